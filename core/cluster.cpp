@@ -1,0 +1,51 @@
+#include "core/cluster.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace sluice {
+
+LinkKind link_between(const Cluster& cluster, Rank a, Rank b) {
+  return cluster.ranks[static_cast<std::size_t>(a)].node == cluster.ranks[static_cast<std::size_t>(b)].node
+             ? LinkKind::intra_node
+             : LinkKind::inter_node;
+}
+
+const LinkClass& link_class(const Cluster& cluster, LinkKind kind) {
+  return kind == LinkKind::intra_node ? cluster.intra_node : cluster.inter_node;
+}
+
+Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClass inter, std::int64_t memory_bytes) {
+  Cluster cluster;
+  cluster.intra_node = intra;
+  cluster.inter_node = inter;
+  for (int node = 0; node < nodes; ++node) {
+    cluster.node_names.push_back(text("node", node));
+    for (int i = 0; i < ranks_per_node; ++i) cluster.ranks.push_back({.node = node, .memory_bytes = memory_bytes});
+  }
+  return cluster;
+}
+
+void validate(const Cluster& cluster) {
+  if (cluster.ranks.empty()) throw bad_input("the cluster has no ranks");
+  for (std::size_t rank = 0; rank < cluster.ranks.size(); ++rank) {
+    const RankSpec& spec = cluster.ranks[rank];
+    if (spec.node < 0 || spec.node >= std::ssize(cluster.node_names))
+      throw bad_input(text("rank ", rank, ": node ", spec.node, ", but there are ", cluster.node_names.size()));
+    if (!std::isfinite(spec.speed) || spec.speed <= 0)
+      throw bad_input(text("rank ", rank, ": speed ", spec.speed, ", expected a finite number above 0"));
+    if (spec.memory_bytes <= 0) throw bad_input(text("rank ", rank, ": memory of ", spec.memory_bytes, " bytes"));
+  }
+  for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node}) {
+    const char* name = kind == LinkKind::intra_node ? "intra-node link" : "inter-node link";
+    const LinkClass& link = link_class(cluster, kind);
+    if (!std::isfinite(link.latency_s) || link.latency_s < 0)
+      throw bad_input(text(name, ": latency_s ", link.latency_s, ", expected a finite number of at least 0"));
+    if (std::isnan(link.bandwidth_bytes_per_s) || link.bandwidth_bytes_per_s <= 0)
+      throw bad_input(text(name, ": bandwidth_bytes_per_s ", link.bandwidth_bytes_per_s, ", expected more than 0"));
+  }
+}
+
+}  // namespace sluice

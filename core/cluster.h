@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/model.h"
+
+namespace sluice {
+
+/// Hockney (1994): a message of n bytes takes latency_s + n / bandwidth_bytes_per_s.
+struct LinkClass {
+  double latency_s = 0;
+  double bandwidth_bytes_per_s = std::numeric_limits<double>::infinity();
+  bool operator==(const LinkClass&) const = default;
+};
+
+inline constexpr std::int64_t kUnlimitedMemory = std::numeric_limits<std::int64_t>::max();
+
+struct RankSpec {
+  int node = 0;
+  double speed = 1;  ///< compute times are divided by it
+  std::int64_t memory_bytes = kUnlimitedMemory;
+  bool operator==(const RankSpec&) const = default;
+};
+
+/// Where ranks sit and what connects them. An intra-node link belongs to a
+/// rank, an inter-node link (the NIC) to a node and is shared by its ranks;
+/// each direction on its own.
+struct Cluster {
+  std::vector<RankSpec> ranks;
+  std::vector<std::string> node_names;  ///< one per node
+  LinkClass intra_node;
+  LinkClass inter_node;
+  bool operator==(const Cluster&) const = default;
+};
+
+enum class LinkKind : std::uint8_t { intra_node, inter_node };
+
+[[nodiscard]] LinkKind link_between(const Cluster& cluster, Rank a, Rank b);
+[[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind);
+
+/// `nodes` x `ranks_per_node` equal ranks, block-wise: node = rank / ranks_per_node.
+[[nodiscard]] Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClass inter,
+                                      std::int64_t memory_bytes = kUnlimitedMemory);
+
+/// @throws Error (bad input) naming rank or link, quantity and value.
+void validate(const Cluster& cluster);
+
+}  // namespace sluice

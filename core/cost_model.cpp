@@ -1,0 +1,66 @@
+#include "core/cost_model.h"
+
+#include <map>
+
+namespace sluice {
+
+double stage_time(const Profile& profile, std::span<const LayerId> layers, Work work) {
+  double seconds = 0;
+  for (const LayerId layer : layers) {
+    const LayerCost& cost = profile.costs[static_cast<std::size_t>(layer)];
+    switch (work) {
+      case Work::forward:
+        seconds += cost.forward_s;
+        break;
+      case Work::backward:
+        seconds += cost.backward_input_s + cost.backward_weight_s;
+        break;
+      case Work::backward_input:
+        seconds += cost.backward_input_s;
+        break;
+      case Work::backward_weight:
+        seconds += cost.backward_weight_s;
+        break;
+    }
+  }
+  return seconds;
+}
+
+double update_time(const Profile& profile, std::span<const LayerId> layers) {
+  double seconds = 0;
+  for (const LayerId layer : layers) seconds += profile.costs[static_cast<std::size_t>(layer)].update_s;
+  return seconds;
+}
+
+double instruction_time(const Plan& plan, const Instruction& instruction, Rank rank) {
+  if (instruction.stage == kNone) return 0;
+  const Stage& stage = plan.stages[static_cast<std::size_t>(instruction.stage)];
+  const double seconds = instruction.op == Op::optimizer_step ? update_time(plan.profile, stage.layers)
+                                                              : stage_time(plan.profile, stage.layers, stage.work);
+  return seconds / plan.cluster.ranks[static_cast<std::size_t>(rank)].speed;
+}
+
+std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster) {
+  std::vector<Edge> edges;
+  if (group.algorithm == MulticastAlgorithm::flat) {
+    for (const Rank member : group.members)
+      if (member != group.root) edges.push_back({group.root, member});
+    return edges;
+  }
+  const auto node = [&](Rank rank) { return cluster.ranks[static_cast<std::size_t>(rank)].node; };
+  std::map<int, Rank> leader_of_node{{node(group.root), group.root}};
+  // Across nodes first: the leaders can pass on while the root serves its own node.
+  for (const Rank member : group.members)
+    if (leader_of_node.try_emplace(node(member), member).second) edges.push_back({group.root, member});
+  for (const Rank member : group.members) {
+    const Rank leader = leader_of_node.at(node(member));
+    if (member != leader) edges.push_back({leader, member});
+  }
+  return edges;
+}
+
+double message_time(const LinkClass& link, std::int64_t bytes) {
+  return link.latency_s + static_cast<double>(bytes) / link.bandwidth_bytes_per_s;
+}
+
+}  // namespace sluice

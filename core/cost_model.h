@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/plan.h"
+
+/// One function per quantity; solvers, simulator and report call these and nothing else.
+namespace sluice {
+
+/// Compute time of `work` of some layers for one micro-batch at speed 1 [s].
+[[nodiscard]] double stage_time(const Profile& profile, std::span<const LayerId> layers, Work work);
+
+/// Time of the weight update of some layers at speed 1 [s], once per step.
+[[nodiscard]] double update_time(const Profile& profile, std::span<const LayerId> layers);
+
+/// Time that an instruction keeps its rank busy [s]: compute and optimizer_step;
+/// 0 for loads and for communication, whose time follows from the links.
+[[nodiscard]] double instruction_time(const Plan& plan, const Instruction& instruction, Rank rank);
+
+/// One message of a multicast.
+struct Edge {
+  Rank from = 0;
+  Rank to = 0;
+  bool operator==(const Edge&) const = default;
+};
+
+/// The messages of one multicast, in an order in which each sender already
+/// holds the payload. flat: root to every member. hierarchical: root to the
+/// lowest member of each remote node and to the members of its own node, then
+/// each of these leaders to the other members of its node: the payload enters a
+/// node once. Runtime, simulator and byte accounts all use this list.
+[[nodiscard]] std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster);
+
+/// Time of one message on an idle link [s] (Hockney 1994): latency + bytes / bandwidth.
+[[nodiscard]] double message_time(const LinkClass& link, std::int64_t bytes);
+
+}  // namespace sluice

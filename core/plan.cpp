@@ -1,0 +1,246 @@
+#include "core/plan.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+void check_index(const std::string& what, int value, std::size_t size) {
+  if (value < 0 || value >= static_cast<int>(size))
+    throw bad_input(text(what, " is ", value, ", expected 0 to ", static_cast<std::int64_t>(size) - 1));
+}
+
+void validate_stages(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.stages.size(); ++i) {
+    const Stage& stage = plan.stages[i];
+    const std::string name = text("stage ", i);
+    if (stage.layers.empty()) throw bad_input(name + " has no layers");
+    if (stage.owners.empty()) throw bad_input(name + " has no owner");
+    if (!std::is_sorted(stage.layers.begin(), stage.layers.end())) throw bad_input(name + ": layers are not ascending");
+    for (const LayerId layer : stage.layers) check_index(name + ": layer", layer, plan.profile.model.layers.size());
+    for (const Rank rank : stage.owners) check_index(name + ": owner", rank, plan.cluster.ranks.size());
+  }
+}
+
+void validate_groups(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.groups.size(); ++i) {
+    const Group& group = plan.groups[i];
+    const std::string name = text("group ", i);
+    for (const Rank rank : group.members) check_index(name + ": member", rank, plan.cluster.ranks.size());
+    for (std::size_t m = 1; m < group.members.size(); ++m)
+      if (group.members[m] <= group.members[m - 1]) throw bad_input(name + ": members are not ascending");
+    if (!std::binary_search(group.members.begin(), group.members.end(), group.root))
+      throw bad_input(text(name, ": root ", group.root, " is not a member"));
+  }
+}
+
+void validate_transfers(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.transfers.size(); ++i) {
+    const Transfer& transfer = plan.transfers[i];
+    const std::string name = text("transfer ", i);
+    check_index(name + ": group", transfer.group, plan.groups.size());
+    if (transfer.bytes < 0) throw bad_input(text(name, ": ", transfer.bytes, " bytes"));
+    if (transfer.payload == Payload::weights) {
+      check_index(name + ": layer", transfer.layer, plan.profile.model.layers.size());
+    } else {
+      check_index(name + ": tensor", transfer.tensor, plan.profile.model.tensors.size());
+      if (transfer.payload == Payload::gradient) check_index(name + ": stage", transfer.stage, plan.stages.size());
+    }
+  }
+}
+
+void validate_instruction(const Plan& plan, const Instruction& instruction, const std::string& place) {
+  const bool names_stage = is_compute(instruction.op) || instruction.op == Op::optimizer_step;
+  const bool names_transfer = instruction.op >= Op::multicast_start && instruction.op <= Op::all_to_all_wait;
+  bool has_microbatch =
+      is_compute(instruction.op) || instruction.op == Op::load_input || instruction.op == Op::load_labels;
+  if (names_stage) check_index(place + ": stage", instruction.stage, plan.stages.size());
+  if (names_transfer) {
+    check_index(place + ": transfer", instruction.transfer, plan.transfers.size());
+    has_microbatch = plan.transfers[static_cast<std::size_t>(instruction.transfer)].payload != Payload::weights;
+  }
+  if (has_microbatch)
+    check_index(place + ": micro-batch", instruction.microbatch, static_cast<std::size_t>(plan.microbatches));
+}
+
+}  // namespace
+
+const char* to_string(Work work) {
+  switch (work) {
+    case Work::forward:
+      return "forward";
+    case Work::backward:
+      return "backward";
+    case Work::backward_input:
+      return "backward_input";
+    case Work::backward_weight:
+      return "backward_weight";
+  }
+  return "unknown";
+}
+
+const char* to_string(MulticastAlgorithm algorithm) {
+  return algorithm == MulticastAlgorithm::flat ? "flat" : "hierarchical";
+}
+
+const char* to_string(Op op) {
+  switch (op) {
+    case Op::load_input:
+      return "load_input";
+    case Op::load_labels:
+      return "load_labels";
+    case Op::forward:
+      return "forward";
+    case Op::backward:
+      return "backward";
+    case Op::backward_input:
+      return "backward_input";
+    case Op::backward_weight:
+      return "backward_weight";
+    case Op::recompute:
+      return "recompute";
+    case Op::multicast_start:
+      return "multicast_start";
+    case Op::multicast_wait:
+      return "multicast_wait";
+    case Op::all_reduce_start:
+      return "all_reduce_start";
+    case Op::all_reduce_wait:
+      return "all_reduce_wait";
+    case Op::all_to_all_start:
+      return "all_to_all_start";
+    case Op::all_to_all_wait:
+      return "all_to_all_wait";
+    case Op::gather_norms:
+      return "gather_norms";
+    case Op::optimizer_step:
+      return "optimizer_step";
+    case Op::switch_version:
+      return "switch_version";
+  }
+  return "unknown";
+}
+
+bool is_compute(Op op) { return op >= Op::forward && op <= Op::recompute; }
+
+const Program& program(const Plan& plan, const std::string& name) {
+  for (const Program& candidate : plan.programs)
+    if (candidate.name == name) return candidate;
+  throw bad_input(text("the plan has no program '", name, "'"));
+}
+
+Rank owner(const Stage& stage, int microbatch) {
+  return stage.owners[static_cast<std::size_t>(microbatch) % stage.owners.size()];
+}
+
+std::uint64_t digest(const Plan& plan) {
+  Fnv1a hash;
+  const auto add = [&](std::int64_t value) { hash.add(value); };
+  add(static_cast<std::int64_t>(fingerprint(plan.profile.model)));
+  add(plan.profile.model.microbatch);
+  for (const RankSpec& rank : plan.cluster.ranks) add(rank.node);
+  hash.add(plan.schedule);
+  add(plan.microbatches);
+  for (const Stage& stage : plan.stages) {
+    add(static_cast<std::int64_t>(stage.work));
+    add(stage.index);
+    for (const LayerId layer : stage.layers) add(layer);
+    add(kNone);
+    for (const Rank rank : stage.owners) add(rank);
+    add(kNone);
+  }
+  for (const Group& group : plan.groups) {
+    add(group.root);
+    add(static_cast<std::int64_t>(group.algorithm));
+    for (const Rank rank : group.members) add(rank);
+    add(kNone);
+  }
+  for (const Transfer& transfer : plan.transfers) {
+    add(static_cast<std::int64_t>(transfer.payload));
+    add(transfer.tensor);
+    add(transfer.stage);
+    add(transfer.layer);
+    add(transfer.group);
+    add(transfer.bytes);
+  }
+  for (const Program& program : plan.programs) {
+    hash.add(program.name);
+    for (const auto& list : program.ranks) {
+      for (const Instruction& instruction : list) {
+        add(static_cast<std::int64_t>(instruction.op));
+        add(instruction.stage);
+        add(instruction.transfer);
+        add(instruction.microbatch);
+      }
+      add(kNone);
+    }
+  }
+  return hash.value();
+}
+
+void validate(const Plan& plan) {
+  validate(plan.profile);
+  validate(plan.cluster);
+  if (plan.microbatches < 1)
+    throw bad_input(text("the plan has ", plan.microbatches, " micro-batches, expected at least 1"));
+  validate_stages(plan);
+  validate_groups(plan);
+  validate_transfers(plan);
+  for (const Program& program : plan.programs) {
+    if (program.ranks.size() != plan.cluster.ranks.size())
+      throw bad_input(text("program ", program.name, " has lists for ", program.ranks.size(),
+                           " ranks, the cluster has ", plan.cluster.ranks.size()));
+    for (std::size_t rank = 0; rank < program.ranks.size(); ++rank)
+      for (std::size_t i = 0; i < program.ranks[rank].size(); ++i)
+        validate_instruction(plan, program.ranks[rank][i],
+                             text("program ", program.name, ", rank ", rank, ", instruction ", i));
+  }
+}
+
+std::string cell(const Plan& plan, const Instruction& instruction) {
+  const auto stage_cell = [&](const char* letter) {
+    const int index = plan.stages[static_cast<std::size_t>(instruction.stage)].index;
+    return instruction.microbatch == kNone ? text(letter, index) : text(index, letter, instruction.microbatch);
+  };
+  const auto transfer_cell = [&](const char* sign) {
+    return instruction.microbatch == kNone ? text(sign, "T", instruction.transfer)
+                                           : text(sign, "T", instruction.transfer, ".", instruction.microbatch);
+  };
+  switch (instruction.op) {
+    case Op::load_input:
+      return text("X", instruction.microbatch);
+    case Op::load_labels:
+      return text("Y", instruction.microbatch);
+    case Op::forward:
+      return stage_cell("F");
+    case Op::backward:
+      return stage_cell("B");
+    case Op::backward_input:
+      return stage_cell("I");
+    case Op::backward_weight:
+      return stage_cell("W");
+    case Op::recompute:
+      return stage_cell("R");
+    case Op::multicast_start:
+    case Op::all_reduce_start:
+    case Op::all_to_all_start:
+      return transfer_cell("+");
+    case Op::multicast_wait:
+    case Op::all_reduce_wait:
+    case Op::all_to_all_wait:
+      return transfer_cell("-");
+    case Op::gather_norms:
+      return "N";
+    case Op::optimizer_step:
+      return stage_cell("U");
+    case Op::switch_version:
+      return "V";
+  }
+  return "?";
+}
+
+}  // namespace sluice

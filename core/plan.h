@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/profile.h"
+
+namespace sluice {
+
+enum class Work : std::uint8_t { forward, backward, backward_input, backward_weight };
+[[nodiscard]] const char* to_string(Work work);
+
+/// A set of layers whose `work` is done together, and by whom. Owner maps in
+/// compressed form: every (layer, work) lies in exactly one stage; `backward`
+/// stands for backward-input and backward-weight at one owner.
+struct Stage {
+  Work work = Work::forward;
+  int index = 0;                ///< position in the pipeline; the 2 of a printed cell 2F0
+  std::vector<LayerId> layers;  ///< ascending
+  std::vector<Rank> owners;     ///< replica i runs micro-batches m with m mod size = i
+  bool operator==(const Stage&) const = default;
+};
+
+/// How a multicast spreads. flat: the root sends to every member.
+/// hierarchical: once to a leader of each remote node, which passes it on inside.
+enum class MulticastAlgorithm : std::uint8_t { flat, hierarchical };
+[[nodiscard]] const char* to_string(MulticastAlgorithm algorithm);
+
+/// Who takes part in a collective, and who holds the payload before a multicast.
+/// Members start a group's collectives in the same order: the i-th start at one
+/// member belongs to the i-th start at all others.
+struct Group {
+  Rank root = 0;
+  std::vector<Rank> members;  ///< ascending, the root among them
+  MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical;
+  bool operator==(const Group&) const = default;
+};
+
+enum class Payload : std::uint8_t {
+  activation,  ///< tensor `tensor` of one micro-batch (outputs and auxiliaries alike)
+  gradient,    ///< with respect to `tensor`, summed over the layers of backward stage `stage`
+  weights,     ///< parameters of layer `layer` after the update
+};
+
+/// One kind of multicast; with a micro-batch number it is one collective call.
+struct Transfer {
+  Payload payload = Payload::activation;
+  TensorId tensor = kNone;
+  int stage = kNone;  ///< gradient: index into Plan::stages of the backward stage that made it
+  LayerId layer = kNone;
+  int group = 0;           ///< index into Plan::groups
+  std::int64_t bytes = 0;  ///< per micro-batch (weights: per step)
+  bool operator==(const Transfer&) const = default;
+};
+
+enum class Op : std::uint8_t {
+  load_input,
+  load_labels,
+  forward,
+  backward,  ///< backward-input and backward-weight in one
+  backward_input,
+  backward_weight,
+  recompute,
+  multicast_start,
+  multicast_wait,
+  all_reduce_start,
+  all_reduce_wait,
+  all_to_all_start,
+  all_to_all_wait,
+  gather_norms,
+  optimizer_step,
+  switch_version,
+};
+[[nodiscard]] const char* to_string(Op op);
+[[nodiscard]] bool is_compute(Op op);  ///< forward, the backwards and recompute
+
+/// One thing a rank does. Compute and optimizer_step name a stage,
+/// communication names a transfer; loads and weights transfers have no more.
+struct Instruction {
+  Op op = Op::forward;
+  int stage = kNone;       ///< index into Plan::stages
+  int transfer = kNone;    ///< index into Plan::transfers
+  int microbatch = kNone;  ///< 0..M-1, kNone where there is none
+  bool operator==(const Instruction&) const = default;
+};
+
+/// What every rank does in one step, in order. Synchronous plans have "step"
+/// and "evaluate".
+struct Program {
+  std::string name;
+  std::vector<std::vector<Instruction>> ranks;
+  bool operator==(const Program&) const = default;
+};
+
+/// Figures of a candidate, as the optimizer judged it.
+struct PlanFigures {
+  std::string cuts;          ///< "joint" or "independent"
+  std::string forward_cuts;  ///< positions "3,7", one less than the workers; empty with one worker
+  std::string backward_cuts;
+  int workers = 0;
+  double bottleneck_s = 0;
+  double step_s = 0;
+  bool operator==(const PlanFigures&) const = default;
+};
+
+/// What to run, as data: owners, groups, and for each rank ordered instructions.
+/// Verifier, simulator and executor walk the same lists. Self-contained: the
+/// profile (with the model) and the cluster that it was made for are inside.
+struct Plan {
+  Profile profile;
+  Cluster cluster;
+  std::string schedule;
+  int microbatches = 1;  ///< M: global batch = M x profile.model.microbatch
+  ElementType compute_type = ElementType::float32;
+  ElementType boundary_type = ElementType::float32;
+  ElementType master_type = ElementType::float32;
+  int receive_ahead = 1;  ///< compute instructions by which a receive starts before its data can arrive
+  std::vector<Stage> stages;
+  std::vector<Group> groups;
+  std::vector<Transfer> transfers;
+  std::vector<Program> programs;
+
+  std::string method;  ///< "dp", "exhaustive", "fixed"
+  std::string status;  ///< "optimal", "feasible"
+  PlanFigures figures;
+  std::vector<PlanFigures> runners_up;
+  std::map<std::string, std::string> options;  ///< the resolved options that made it
+  bool operator==(const Plan&) const = default;
+};
+
+[[nodiscard]] const Program& program(const Plan& plan, const std::string& name);  ///< @throws Error (bad input)
+
+/// Owner of `stage` for a micro-batch.
+[[nodiscard]] Rank owner(const Stage& stage, int microbatch);
+
+/// Identity of everything that decides what runs (not of figures, method and options). FNV-1a, 64 bits.
+[[nodiscard]] std::uint64_t digest(const Plan& plan);
+
+/// Checks indices and ranges of all tables, so that interpreters may trust them.
+/// Whether the plan makes sense is the verifier's business.
+/// @throws Error (bad input) naming table, row and value.
+void validate(const Plan& plan);
+
+/// The cell of a schedule grid: "2F0", "1B3", "1W3"; "+T4.0" and "-T4.0" for
+/// start and wait of transfer 4, "U1" for an optimizer step.
+[[nodiscard]] std::string cell(const Plan& plan, const Instruction& instruction);
+
+}  // namespace sluice

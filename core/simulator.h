@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "core/timeline.h"
+
+namespace sluice {
+
+/// When would each instruction of a program start and end? Computes take
+/// instruction_time; each message of a multicast waits for both ends' starts and
+/// for its links, which serve one message at a time in order of readiness: inside
+/// a node the sender's outgoing and the receiver's incoming link, between nodes
+/// the two NICs, each direction on its own; it then takes message_time.
+/// @param plan  must have passed verify()
+/// @throws Error (runtime fault) if the program stalls.
+[[nodiscard]] Timeline simulate(const Plan& plan, const std::string& program = "step");
+
+}  // namespace sluice

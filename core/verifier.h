@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/plan.h"
+
+namespace sluice {
+
+/// Why a plan is refused.
+struct Defect {
+  std::string program;
+  Rank rank = kNone;  ///< kNone if the plan as a whole is at fault (a layer without owner)
+  int instruction = kNone;
+  std::string reason;  ///< one sentence
+  std::string grid;    ///< rank x step cells around the place, the failing one in [brackets]
+};
+
+/// Walks a plan's programs under rendezvous semantics and checks: every (layer,
+/// work) has one stage; every (stage, micro-batch) runs exactly once at its owner
+/// and in ascending order; every tensor is there when it is used; collectives of
+/// a group match in order, transfer and micro-batch; every start has its wait;
+/// weights are not used while they are replaced; nothing waits for ever; each
+/// rank's memory fits.
+///
+/// Semantics: a start never blocks. A member's wait ends when the payload has
+/// reached it and it has passed it on; a message between two members (see
+/// multicast_edges) moves once the sender holds the payload and both have
+/// started. The first error found is returned.
+/// @param plan  must have passed validate()
+[[nodiscard]] std::optional<Defect> verify(const Plan& plan);
+
+/// "program step, rank 2, instruction 17 (1B3): reason" and the grid below it.
+[[nodiscard]] std::string to_string(const Defect& defect);
+
+}  // namespace sluice
