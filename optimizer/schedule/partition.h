@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+namespace sluice {
+
+/// Cuts of L layers for K workers: worker k runs forward
+/// [forward_bounds[k], forward_bounds[k+1]) and backward
+/// [backward_bounds[k], backward_bounds[k+1]). K+1 ascending bounds each, from 0
+/// to L; empty intervals are allowed. Worker k sits on rank k.
+struct Partition {
+  std::vector<int> forward_bounds;
+  std::vector<int> backward_bounds;
+
+  [[nodiscard]] int workers() const { return static_cast<int>(forward_bounds.size()) - 1; }
+  bool operator==(const Partition&) const = default;
+};
+
+}  // namespace sluice
