@@ -1,0 +1,47 @@
+# A front for CMake and CTest; `make help` lists the targets.
+BUILD ?= build
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+LABEL ?= quick
+CMAKE_FLAGS ?=
+SOURCES = $(shell find core optimizer runtime datasets results tests -name '*.cpp' -o -name '*.h' -o -name '*.c')
+
+ifneq ($(shell command -v ninja),)
+export CMAKE_GENERATOR ?= Ninja
+endif
+
+.PHONY: all setup demo test soak install format format-check clean help
+
+all: ## build into build/, executables in build/bin/ (the default)
+	cmake -S . -B $(BUILD) $(CMAKE_FLAGS)
+	cmake --build $(BUILD) --parallel $(JOBS)
+
+setup: ## install what is missing (Debian 12), elsewhere say what is needed
+	@cmake/setup.sh
+
+demo: setup ## train LeNet-5 on Fashion-MNIST over two local ranks, from profile to report
+	$(MAKE) all
+	jobscripts/demo.sh $(BUILD)
+
+test: setup ## build and run the tests labelled quick (LABEL=soak for the long ones)
+	$(MAKE) all
+	ctest --test-dir $(BUILD) --label-regex '^$(LABEL)$$' --parallel $(JOBS) --output-on-failure --no-tests=error
+
+soak: ## run the long tests
+	$(MAKE) test LABEL=soak
+
+install: all ## install executables, job scripts and documents under PREFIX (default /usr/local)
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+format: ## format the C++ sources in place
+	clang-format -i $(SOURCES)
+
+format-check: ## fail if a C++ source is not formatted
+	clang-format --dry-run --Werror $(SOURCES)
+
+clean: ## remove the build trees
+	rm -rf $(BUILD) build-debug build-sanitize
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@echo 'Variables: BUILD PREFIX JOBS LABEL CMAKE_FLAGS (handed to CMake, e.g. -DHDF5_ROOT=DIR)'
