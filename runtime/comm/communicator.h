@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,79 +8,106 @@
 
 #include "core/cost_model.h"
 #include "core/timeline.h"
+#include "runtime/comm/placement.h"
+#include "runtime/comm/session.h"
 #include "runtime/device/device.h"
 
 namespace sluice {
 
-/// Starts and ends MPI: once a process, around everything else.
-class MpiSession {
- public:
-  /// Asks for MPI_THREAD_MULTIPLE, needs SERIALIZED, sets MPI_ERRORS_RETURN.
-  /// @throws Error (usage) if MPI's size differs from the Slurm step's task count: names the --mpi fix.
-  MpiSession();
-  /// Gives MPI_Finalize a bounded time, then says so and leaves with `exit_code` (see finish()).
-  ~MpiSession();
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
+struct CommunicatorSettings {
+  /// Larger payloads travel in several messages of at most this size [B], 1..INT_MAX.
+  std::int64_t chunk_bytes = std::int64_t{1} << 30;
+  /// A wait that lasts longer is taken for a hang and throws [s]; 0: wait for ever.
+  double wait_limit_s = 300;
 
-  /// The code that a stuck MPI_Finalize must still leave with.
-  void finish(int exit_code) { exit_code_ = exit_code; }
-
-  [[nodiscard]] static std::string library_version();
-
- private:
-  int exit_code_ = 0;
+  /// The defaults, with SLUICE_WAIT_LIMIT_S where it is set.
+  /// @throws Error (usage) if that is not a number of at least 0.
+  [[nodiscard]] static CommunicatorSettings from_environment();
 };
 
-/// A collective in flight. Move-only; must be waited for before it is destroyed.
-class Operation;
+class Multicast;
 
-/// Ranks that talk to each other, and the only place that calls MPI. Non-blocking:
+/// A multicast in flight, as its starter holds it. Move-only. Wait for it before
+/// its data is touched or freed. Default-constructed: done.
+class Operation {
+ public:
+  Operation() = default;
+  explicit Operation(std::shared_ptr<Multicast> multicast) : multicast_(std::move(multicast)) {}
+  Operation(Operation&&) noexcept = default;
+  Operation& operator=(Operation&&) noexcept = default;
+
+  /// Never blocks and moves nothing: true once wait() would return at once.
+  [[nodiscard]] bool done() const;
+
+ private:
+  friend class Communicator;
+  std::shared_ptr<Multicast> multicast_;
+};
+
+/// Ranks that talk to each other; MPI is called nowhere else. Non-blocking:
 /// nothing moves but inside progress(), which every wait calls in a loop that
 /// polls, then yields, then naps (more ranks than cores stay fast).
+///
+/// Any thread may call, but one at a time. A fault is for good: later calls of
+/// progress() or a wait throw it again, and the job should end by abort().
 class Communicator {
  public:
   ~Communicator();
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
 
-  [[nodiscard]] static Communicator world();
+  /// All processes. Collective.
+  [[nodiscard]] static Communicator world(
+      const CommunicatorSettings& settings = CommunicatorSettings::from_environment());
 
   [[nodiscard]] Rank rank() const;
   [[nodiscard]] int size() const;
   /// Node number of each rank, numbered by first appearance; from MPI (shared-memory split), not from names.
   [[nodiscard]] const std::vector<int>& node_of_rank() const;
+  /// One per node, by host name; unique: a second node of the same host is "host#2".
   [[nodiscard]] const std::vector<std::string>& node_names() const;
 
-  /// The same processes in another order: new rank r is old rank order[r].
+  /// The same processes in another order: new rank r is old rank order[r]. Byte counts start at 0. Collective.
+  /// @throws Error (runtime fault) if `order` is not a permutation.
   [[nodiscard]] Communicator permuted(std::span<const Rank> order) const;
 
   /// Starts this rank's part in a multicast along `edges` (multicast_edges; this
-  /// rank must appear in them). Never blocks: sends begin once `ready` is done,
-  /// receives are posted at once. `tag` pairs the members' starts; it must be
-  /// unique among the operations in flight between two ranks.
-  /// @param data  the payload at the root (its first edge's sender), the destination elsewhere; stays valid until
-  /// waited for
+  /// rank must appear in them, unless they are empty: then there is nothing to
+  /// do). Never blocks: messages are posted once `ready` is done, and every
+  /// piece is passed on as soon as it is here. All members give the same edges,
+  /// bytes and tag; `tag` pairs their starts and must be unique among the
+  /// operations in flight between two ranks.
+  /// @param data  the payload at the root (the one who sends but does not
+  ///   receive), the destination elsewhere; stays valid until waited for
+  /// @param bytes at least 0; may be 0
+  /// @param tag   0..max_tag()
   /// @param ready when `data` may be read (root) or overwritten (others)
+  /// @throws Error (runtime fault) naming tag or rank that do not fit.
   [[nodiscard]] Operation start_multicast(std::span<const Edge> edges, void* data, std::int64_t bytes, int tag,
                                           Event ready);
 
+  /// MPI's limit: a plan with more (transfer, micro-batch) pairs cannot run.
+  [[nodiscard]] int max_tag() const;
+
   /// Returns when the payload is here and has been passed on.
-  /// @throws Error (runtime fault) on an MPI error or a message of the wrong size, naming rank, peer, tag and bytes.
+  /// @throws Error (runtime fault) on an MPI error, a message of the wrong size
+  ///   (naming rank, peer, tag, expected and received bytes), or when the wait
+  ///   limit is over (naming what is missing).
   void wait(Operation& operation);
 
   /// Moves all operations on; cheap; called between kernels.
   void progress();
 
-  /// Payload bytes since the start, by link class.
+  /// Payload bytes of the messages that are complete, by link class.
   [[nodiscard]] const LinkBytes& sent_bytes() const;
   [[nodiscard]] const LinkBytes& received_bytes() const;
 
-  // Control: small, collective over all ranks, not counted as payload.
+  // Control: small, collective over all ranks, not counted as payload. They
+  // move multicasts on while they wait, and keep the same wait limit.
   void barrier();
   /// Largest value of each element over all ranks, at all ranks.
   void all_max(std::span<double> values);
-  /// Rank `root`'s text at all ranks (any length).
+  /// Rank `root`'s text at all ranks (any length; the others' `text` is ignored).
   [[nodiscard]] std::string broadcast(const std::string& text, Rank root = 0);
   /// Every rank's values, rank after rank, at all ranks; equal counts.
   [[nodiscard]] std::vector<double> all_gather(std::span<const double> values);
@@ -95,10 +120,5 @@ class Communicator {
   explicit Communicator(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-/// An order of the world's ranks that reproduces a plan's grouping by node:
-/// result[plan rank] = world rank. Plan nodes are matched to real nodes of the same size.
-/// Empty if there is none.
-[[nodiscard]] std::vector<Rank> match_placement(std::span<const int> planned_nodes, std::span<const int> actual_nodes);
 
 }  // namespace sluice

@@ -1,0 +1,90 @@
+#include "runtime/comm/session.h"
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "runtime/comm/backoff.h"
+#include "runtime/comm/exit_guard.h"
+#include "runtime/comm/mpi_check.h"
+
+namespace sluice {
+namespace {
+
+// An idle MPI_Barrier spins on its core; with more ranks than cores that keeps
+// the last ranks from getting here.
+void last_barrier() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
+  Backoff backoff;
+  for (int done = 0;;) {
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done != 0) return;
+    backoff.pause();
+  }
+}
+
+}  // namespace
+
+MpiSession::MpiSession() {
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  int size = 0;
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  const std::string defect = launch_defect(size, [](const char* name) { return std::getenv(name); });
+  if (defect.empty() && provided >= MPI_THREAD_SERIALIZED) return;
+  MPI_Finalize();
+  if (!defect.empty()) throw usage_error(defect);
+  throw runtime_fault(text(library_version(), " offers thread level ", provided, ", but MPI_THREAD_SERIALIZED (",
+                           MPI_THREAD_SERIALIZED, ") is needed: use an MPI built with threads"));
+}
+
+MpiSession::~MpiSession() {
+  std::cout.flush();
+  std::fflush(nullptr);
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const ExitGuard guard(kFinalizeLimit, exit_code_,
+                        text("rank ", rank, ": MPI_Finalize did not return within ", kFinalizeLimit.count(),
+                             " s; all files are closed, leaving with exit code ", exit_code_));
+  try {
+    last_barrier();
+    check_mpi(MPI_Finalize(), "MPI_Finalize");
+  } catch (const Error& error) {
+    std::fprintf(stderr, "rank %d: ending MPI: %s\n", rank, error.what());
+  }
+}
+
+std::string MpiSession::library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> words{};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(words.data(), &length), "MPI_Get_library_version");
+  // MPICH: "MPICH Version:    4.0.2\nMPICH Release date: ..."
+  std::istringstream stream(std::string(words.data(), static_cast<std::size_t>(length)));
+  std::string line;
+  std::getline(stream, line);
+  std::istringstream fields(line);
+  std::string version;
+  for (std::string field; fields >> field;)
+    if (field != "Version:") version += (version.empty() ? "" : " ") + field;
+  return version;
+}
+
+std::string launch_defect(int mpi_size, const std::function<const char*(const char*)>& variable) {
+  const char* tasks = variable("SLURM_STEP_NUM_TASKS");  // set for what srun starts, not for the batch script
+  const bool by_srun = variable("SLURM_STEP_ID") != nullptr && tasks != nullptr;
+  // Hydra's mpiexec starts its proxies by srun, so its ranks sit in a step too.
+  const bool by_mpiexec = variable("MPI_LOCALNRANKS") != nullptr;
+  if (!by_srun || by_mpiexec || mpi_size != 1 || std::atoi(tasks) <= 1) return {};
+  return text("srun started ", tasks, " tasks, but MPI sees this one alone: the PMI of srun and of ",
+              MpiSession::library_version(), " do not match; start with `srun --mpi=pmi2`");
+}
+
+}  // namespace sluice

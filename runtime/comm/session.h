@@ -1,0 +1,42 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+namespace sluice {
+
+/// Starts and ends MPI: once a process, around everything else.
+class MpiSession {
+ public:
+  /// Asks for MPI_THREAD_MULTIPLE, needs SERIALIZED, sets MPI_ERRORS_RETURN.
+  /// @throws Error (usage) if Slurm started several tasks and MPI knows of one: names the --mpi fix.
+  MpiSession();
+
+  /// Meets the other ranks once more, then ends MPI. Over UCX/TCP MPI_Finalize
+  /// may hang: after `kFinalizeLimit` this says so and leaves with the code of
+  /// finish(). So all files must be closed before.
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  /// The code that a stuck MPI_Finalize must still leave with.
+  void finish(int exit_code) { exit_code_ = exit_code; }
+
+  /// "MPICH 4.0.2"
+  [[nodiscard]] static std::string library_version();
+
+  static constexpr std::chrono::seconds kFinalizeLimit{10};
+
+ private:
+  int exit_code_ = 0;
+};
+
+/// Why this start cannot work, empty if it can: srun started several tasks, but
+/// its PMI and MPI's do not match, so that each task believes to be alone.
+/// Only a step counts, not the batch script, and not what mpiexec starts inside
+/// an allocation.
+/// @param variable  an environment variable's value, null if it is not set
+[[nodiscard]] std::string launch_defect(int mpi_size, const std::function<const char*(const char*)>& variable);
+
+}  // namespace sluice

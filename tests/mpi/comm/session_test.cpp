@@ -1,0 +1,74 @@
+#include "runtime/comm/session.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "runtime/comm/exit_guard.h"
+
+namespace sluice {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+std::string defect(int mpi_size, const Environment& environment) {
+  return launch_defect(mpi_size, [&](const char* name) -> const char* {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(LaunchDefect, names_the_fix_when_each_task_of_a_step_is_alone) {
+  const std::string message = defect(1, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+  EXPECT_NE(message.find("srun started 4 tasks"), std::string::npos) << message;
+  EXPECT_NE(message.find("srun --mpi=pmi2"), std::string::npos) << message;
+}
+
+TEST(LaunchDefect, accepts_a_step_whose_ranks_found_each_other) {
+  EXPECT_EQ(defect(4, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}), "");
+}
+
+TEST(LaunchDefect, accepts_a_step_of_one_task) {
+  EXPECT_EQ(defect(1, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "8"}}), "");
+}
+
+TEST(LaunchDefect, does_not_take_the_batch_script_for_a_step) {
+  EXPECT_EQ(defect(1, {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}}), "");
+}
+
+TEST(LaunchDefect, accepts_one_rank_of_mpiexec_inside_an_allocation) {
+  const Environment environment{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"MPI_LOCALNRANKS", "1"}};
+  EXPECT_EQ(defect(1, environment), "");
+}
+
+TEST(LaunchDefect, accepts_a_machine_without_slurm) { EXPECT_EQ(defect(1, {}), ""); }
+
+TEST(MpiSession, names_the_library_in_one_line) {
+  const std::string version = MpiSession::library_version();
+  EXPECT_FALSE(version.empty());
+  EXPECT_EQ(version.find_first_of("\n\t"), std::string::npos) << version;
+}
+
+TEST(ExitGuardDeathTest, leaves_with_the_given_code_when_the_call_does_not_return) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto stuck = [] {
+    const ExitGuard guard(std::chrono::milliseconds(20), 7, "the call hangs");
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+  };
+  EXPECT_EXIT(stuck(), testing::ExitedWithCode(7), "the call hangs");
+}
+
+TEST(ExitGuardDeathTest, is_silent_when_the_call_returns) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto quick = [] {
+    { const ExitGuard guard(std::chrono::hours(1), 7, "the call hangs"); }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(quick(), testing::ExitedWithCode(0), "^$");
+}
+
+}  // namespace
+}  // namespace sluice
