@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# A real Slurm cluster of virtual nodes on one machine, for the tests. Needs root.
+#
+#   start NODES [RATE]  boot head and nodes; RATE limits each node's link both ways (e.g. 1gbit)
+#   run COMMAND...      on the head node, in the same working directory
+#   running             succeeds if the head is up
+#   counters            one line a node: name, bytes sent, bytes received
+#   logs                the last lines of every daemon's log
+#   stop                end everything; the state folder goes too
+#
+# The head and each node live in their own network, host name, IPC, mount and PID
+# namespaces; the nodes nest in the head. So killing one process, the head's
+# `unshare --kill-child`, ends every daemon, job and link, and nothing of the
+# cluster is seen or can be left over on the machine itself.
+# SLUICE_CLUSTER_DIR holds state and logs; SLUICE_CLUSTER_PRELOAD is a library
+# preloaded into every task (mpich_shim.c).
+set -euo pipefail
+here=$(realpath "$(dirname "$0")")
+dir=${SLUICE_CLUSTER_DIR:-/tmp/sluice-cluster}
+preload=${SLUICE_CLUSTER_PRELOAD:-}
+
+die() { echo "cluster: $*" >&2; exit 1; }
+skip() { echo "cluster: skipped: $*"; exit 77; } # CTest takes 77 for "skipped"
+
+require_machine() {
+  local tool
+  [ "$(id -u)" = 0 ] || skip 'needs root'
+  for tool in slurmctld slurmd munged srun unshare nsenter ip tc; do
+    command -v "$tool" >/dev/null || skip "no $tool (make setup)"
+  done
+  unshare --net --pid --mount --fork true 2>/dev/null || skip 'this machine does not allow namespaces'
+}
+
+# The pid of the head's unshare, if it still is ours: a reused pid would not carry our folder.
+guardian() {
+  local pid
+  pid=$(cat "$dir/head.pid" 2>/dev/null) && grep -qsz "^$dir\$" "/proc/$pid/cmdline" && echo "$pid"
+}
+
+head_pid() {
+  local pid
+  pid=$(guardian) && pid=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null) && [ -n "$pid" ] && echo "${pid%% *}"
+}
+
+on_head() {
+  local pid
+  pid=$(head_pid) || die "not running (see: $0 logs)"
+  nsenter --target "$pid" --mount --uts --ipc --net --pid env --chdir="$PWD" SLURM_CONF="$dir/slurm.conf" "$@"
+}
+
+idle_nodes() { on_head sinfo --noheader --Node --format=%T 2>/dev/null | grep -c '^idle$' || true; }
+
+start() { # nodes [rate]
+  local nodes=$1 rate=${2:-} deadline=$((SECONDS + 60))
+  require_machine
+  stop
+  "$here/configure.sh" "$dir" "$nodes" "$preload"
+  # Hold none of the caller's descriptors, or CTest would wait for the cluster to end.
+  setsid unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc \
+    "$here/head.sh" "$dir" "$nodes" "$rate" </dev/null >"$dir/log/head.log" 2>&1 &
+  echo $! >"$dir/head.pid"
+  disown
+  while ((SECONDS < deadline)); do
+    [ "$(idle_nodes)" = "$nodes" ] && { echo "cluster: $nodes nodes up, state in $dir"; return; }
+    sleep 0.1
+  done
+  logs >&2
+  stop
+  die 'the nodes were not idle after 60 s'
+}
+
+stop() {
+  local pid
+  if pid=$(guardian); then
+    kill -KILL "$pid"
+    while [ -e "/proc/$pid" ] && ! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null; do sleep 0.05; done
+  fi
+  rm -rf "$dir"
+}
+
+counters() { # seen from the head, a node's bytes arrive: rx there is sent here
+  # shellcheck disable=SC2016 # expands on the head
+  on_head bash -c 'cd /sys/class/net && for node in node*; do
+    echo "$node $(<"$node/statistics/rx_bytes") $(<"$node/statistics/tx_bytes")"; done'
+}
+
+logs() { tail -n 8 "$dir"/log/* 2>/dev/null || true; }
+
+case ${1:-} in
+  start | counters | logs | stop) "$@" ;;
+  running) head_pid >/dev/null ;;
+  run) on_head "${@:2}" ;;
+  *) sed -n '2,9p' "$0" && exit 2 ;;
+esac

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Process 1 of the virtual cluster's head: bridge, munged, slurmctld, then the nodes.
+# Usage: head.sh DIR NODES [RATE]
+set -euo pipefail
+here=$(dirname "$0")
+dir=$1 nodes=$2 rate=${3:-}
+
+hostname head
+mount -t sysfs -o ro sysfs /sys # this network's interfaces, not the machine's
+mount --bind "$dir/hosts" /etc/hosts
+ip link set lo up
+ip link add br0 type bridge
+ip address add 10.77.0.254/24 dev br0
+ip link set br0 up
+
+limit() { # interface [prefix command...]: a bucket that short messages pass at full speed
+  [ -z "$rate" ] || "${@:2}" tc qdisc add dev "$1" root tbf rate "$rate" burst 128kb latency 200ms
+}
+
+first_child() { awk 'NF { print $1; found = 1 } END { exit !found }' "/proc/$1/task/$1/children"; }
+network_of() { readlink "/proc/$1/ns/net"; }
+
+boot() { # node number
+  local guardian child
+  unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc "$here/node.sh" "$dir" "$1" &
+  guardian=$!
+  until child=$(first_child "$guardian") && [ "$(network_of "$child")" != "$(network_of self)" ]; do sleep 0.02; done
+  ip link add "node$1" type veth peer name eth0 netns "$child"
+  ip link set "node$1" master br0 up
+  limit "node$1"
+  limit eth0 nsenter --target "$child" --net
+}
+
+munged --foreground --key-file="$dir/munge.key" --socket="$dir/munge.socket" --pid-file="$dir/munged.pid" \
+  --log-file="$dir/log/munged.log" --seed-file="$dir/munge.seed" &
+until [ -S "$dir/munge.socket" ]; do sleep 0.02; done
+slurmctld -D -f "$dir/slurm.conf" &
+for ((i = 1; i <= nodes; ++i)); do boot "$i"; done
+while true; do wait; sleep 1; done # as process 1 bash also reaps orphans

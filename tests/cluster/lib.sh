@@ -1,0 +1,33 @@
+# shellcheck shell=bash
+# What the cluster tests share. A test's arguments: the folder of the executables,
+# and a scratch folder, visible from every node, that it is to start empty in.
+set -euo pipefail
+tests=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+# shellcheck disable=SC2034 # used by the tests
+source_tree=$(realpath "$tests/../..")
+
+cluster() { "$tests/cluster.sh" "$@"; }
+on_head() { cluster run "$@"; }
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+expect_equal() { # what, expected, actual
+  [ "$2" = "$3" ] || fail "$1: expected $2, got $3"
+}
+
+expect_between() { # what, least, value, most
+  [ "$2" -le "$3" ] && [ "$3" -le "$4" ] || fail "$1: $3 is not between $2 and $4"
+}
+
+# Bytes that a node has sent so far, as its network interface counts them.
+sent_by() { cluster counters | awk -v node="$1" '$1 == node { print $2 }'; }
+
+if ! cluster running; then
+  echo 'skipped: the virtual cluster is not up (it needs root)'
+  exit 77
+fi
+
+# shellcheck disable=SC2034 # used by the tests
+bin=$1
+rm -rf "$2"
+mkdir -p "$2"
+cd "$2"
