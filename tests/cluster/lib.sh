@@ -15,7 +15,7 @@ expect_equal() { # what, expected, actual
 }
 
 expect_between() { # what, least, value, most
-  [ "$2" -le "$3" ] && [ "$3" -le "$4" ] || fail "$1: $3 is not between $2 and $4"
+  (($2 <= $3 && $3 <= $4)) || fail "$1: $3 is not between $2 and $4"
 }
 
 # Bytes that a node has sent so far, as its network interface counts them.
