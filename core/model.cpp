@@ -75,6 +75,34 @@ std::int64_t bytes_of(ElementType type) {
   return 0;
 }
 
+const char* to_string(ElementType type) {
+  switch (type) {
+    case ElementType::float32:
+      return "float32";
+    case ElementType::bfloat16:
+      return "bfloat16";
+    case ElementType::int32:
+      return "int32";
+    case ElementType::uint8:
+      return "uint8";
+  }
+  return "unknown";
+}
+
+const char* to_string(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::input:
+      return "input";
+    case TensorKind::labels:
+      return "labels";
+    case TensorKind::output:
+      return "output";
+    case TensorKind::auxiliary:
+      return "auxiliary";
+  }
+  return "unknown";
+}
+
 const char* to_string(LayerKind kind) {
   for (const auto& [value, name] : kKindNames)
     if (value == kind) return name;

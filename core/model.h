@@ -16,6 +16,7 @@ inline constexpr int kNone = -1;
 
 enum class ElementType : std::uint8_t { float32, bfloat16, int32, uint8 };
 [[nodiscard]] std::int64_t bytes_of(ElementType type);
+[[nodiscard]] const char* to_string(ElementType type);
 
 enum class LayerKind : std::uint8_t {
   foreign,  ///< imported costs without kernels: it can be planned, not run
@@ -57,6 +58,7 @@ enum class TensorKind : std::uint8_t {
   output,     ///< a layer's result
   auxiliary,  ///< what a layer's forward leaves for its own backward (pooling indices, probabilities)
 };
+[[nodiscard]] const char* to_string(TensorKind kind);
 
 /// A tensor of one micro-batch. 4-dimensional tensors lie in memory as N, H, W, C.
 struct Tensor {

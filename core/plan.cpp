@@ -87,6 +87,18 @@ const char* to_string(MulticastAlgorithm algorithm) {
   return algorithm == MulticastAlgorithm::flat ? "flat" : "hierarchical";
 }
 
+const char* to_string(Payload payload) {
+  switch (payload) {
+    case Payload::activation:
+      return "activation";
+    case Payload::gradient:
+      return "gradient";
+    case Payload::weights:
+      return "weights";
+  }
+  return "unknown";
+}
+
 const char* to_string(Op op) {
   switch (op) {
     case Op::load_input:

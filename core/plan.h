@@ -44,6 +44,7 @@ enum class Payload : std::uint8_t {
   gradient,    ///< with respect to `tensor`, summed over the layers of backward stage `stage`
   weights,     ///< parameters of layer `layer` after the update
 };
+[[nodiscard]] const char* to_string(Payload payload);
 
 /// One kind of multicast; with a micro-batch number it is one collective call.
 struct Transfer {
