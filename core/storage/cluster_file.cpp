@@ -1,0 +1,66 @@
+#include "core/storage/cluster_file.h"
+
+#include "core/storage/in_file.h"
+#include "core/storage/table.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kSchema = "sluice/cluster";
+
+template <typename Table>
+void rank_columns(Table table) {
+  table.number("node", &RankSpec::node, {"1", "row of the rank's node in nodes"});
+  table.number("speed", &RankSpec::speed, {"1", "compute times are divided by it"});
+  table.number("memory_bytes", &RankSpec::memory_bytes, {"B", "2^63 - 1: unlimited"});
+}
+
+template <typename Table>
+void node_columns(Table table) {
+  table.string(
+      "name", [](auto& name) -> auto& { return name; }, "host name, or node0, node1, ...");
+}
+
+/// Row 0 within a node, row 1 between nodes: the values of LinkKind.
+template <typename Table>
+void link_columns(Table table) {
+  table.number("latency_s", &LinkClass::latency_s, {"s", "time of an empty message; row 0 within a node, 1 between"});
+  table.number("bandwidth_bytes_per_s", &LinkClass::bandwidth_bytes_per_s, {"B/s", "per direction; may be infinite"},
+               Values::any);
+}
+
+}  // namespace
+
+void write_cluster(const GroupWriter& group, const Cluster& cluster) {
+  rank_columns(TableWriter(group, "ranks", cluster.ranks));
+  node_columns(TableWriter(group, "nodes", cluster.node_names));
+  link_columns(TableWriter(group, "links", std::vector{cluster.intra_node, cluster.inter_node}));
+}
+
+Cluster read_cluster(const GroupReader& group) {
+  Cluster cluster;
+  std::vector<LinkClass> links;
+  rank_columns(TableReader(group, "ranks", cluster.ranks));
+  node_columns(TableReader(group, "nodes", cluster.node_names));
+  link_columns(TableReader(group, "links", links));
+  if (links.size() != 2) group.refuse("links", text("has ", links.size(), " rows, expected 2"));
+  cluster.intra_node = links[0];
+  cluster.inter_node = links[1];
+  return cluster;
+}
+
+void write_cluster(const std::string& path, const Cluster& cluster, const Provenance& provenance) {
+  in_file(path, [&] { validate(cluster); });
+  FileWriter file(path, kSchema, provenance);
+  write_cluster(file.root(), cluster);
+  file.commit();
+}
+
+Cluster read_cluster(const std::string& path) {
+  Cluster cluster = read_cluster(FileReader(path, kSchema).root());
+  in_file(path, [&] { validate(cluster); });
+  return cluster;
+}
+
+}  // namespace sluice

@@ -1,0 +1,168 @@
+#include "core/storage/writer.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/storage/hdf5_calls.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kChunkBytes = 1 << 20;
+constexpr unsigned kDeflateLevel = 4;
+
+Place writing(const std::string& place, const std::string& name) {
+  return {ExitCode::runtime_fault, text(place, place.ends_with("/") ? "" : "/", name)};
+}
+
+Handle simple_space(const Shape& shape, const Place& place) {
+  const std::vector<hsize_t> extents(shape.begin(), shape.end());
+  return Handle(
+      check(H5Screate_simple(static_cast<int>(shape.size()), extents.data(), nullptr), place, "make a data space"));
+}
+
+/// One chunk holds whole rows; a checksum guards what deflate made.
+void choose_chunks(hid_t properties, hid_t type, const Shape& shape, const Place& place) {
+  const std::int64_t row_bytes =
+      static_cast<std::int64_t>(H5Tget_size(type)) * element_count(Shape(shape.begin() + 1, shape.end()));
+  std::vector<hsize_t> chunk(shape.begin(), shape.end());
+  for (hsize_t& extent : chunk) extent = std::max<hsize_t>(extent, 1);
+  const std::int64_t rows = std::max<std::int64_t>(kChunkBytes / std::max<std::int64_t>(row_bytes, 1), 1);
+  chunk[0] = std::min(chunk[0], static_cast<hsize_t>(rows));
+  check(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()), place, "choose chunks");
+  check(H5Pset_shuffle(properties), place, "choose the shuffle filter");
+  check(H5Pset_deflate(properties, kDeflateLevel), place, "choose compression");
+  check(H5Pset_fletcher32(properties), place, "choose checksums");
+}
+
+void write_attribute(hid_t object, const std::string& name, hid_t type, const void* value, const Place& place) {
+  const Handle space(check(H5Screate(H5S_SCALAR), place, "make a data space"));
+  const Handle attribute(check(H5Acreate2(object, name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT), place,
+                               "create attribute " + name));
+  check(H5Awrite(attribute.get(), type, value), place, "write attribute " + name);
+}
+
+void write_text_attribute(hid_t object, const std::string& name, const std::string& value, const Place& place) {
+  // HDF5 has no strings of size 0; c_str() ends with the one zero that stands for the empty one.
+  const Handle type = string_type(std::max<std::size_t>(value.size(), 1), place);
+  write_attribute(object, name, type.get(), value.c_str(), place);
+}
+
+std::string now_iso8601() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+void write_provenance(const GroupWriter& group, const Provenance& provenance) {
+  std::vector<std::string> names, values;
+  for (const auto& [name, value] : provenance.parameters) {
+    names.push_back(name);
+    values.push_back(value);
+  }
+  group.strings("command_line", {provenance.command_line}, "the command that wrote this file");
+  group.strings("parameter", names, "name of a resolved option");
+  group.strings("value", values, "its value");
+}
+
+}  // namespace
+
+GroupWriter GroupWriter::group(const std::string& name) const {
+  const Place place = writing(place_, name);
+  Handle inner(
+      check(H5Gcreate2(group_.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), place, "create the group"));
+  return {std::move(inner), place.name};
+}
+
+void GroupWriter::attribute(const std::string& name, const std::string& value) const {
+  write_text_attribute(group_.get(), name, value, writing(place_, ""));
+}
+
+void GroupWriter::attribute(const std::string& name, double value) const {
+  write_attribute(group_.get(), name, H5T_NATIVE_DOUBLE, &value, writing(place_, ""));
+}
+
+void GroupWriter::integer(const std::string& name, std::int64_t value) const {
+  write_attribute(group_.get(), name, H5T_NATIVE_INT64, &value, writing(place_, ""));
+}
+
+void GroupWriter::strings(const std::string& name, const std::vector<std::string>& values,
+                          const std::string& description) const {
+  std::size_t width = 1;
+  for (const std::string& value : values) width = std::max(width, value.size());
+  std::string padded;
+  padded.reserve(width * values.size());
+  for (const std::string& value : values) padded.append(value).append(width - value.size(), '\0');
+  const Handle type = string_type(width, writing(place_, name));
+  dataset(name, type.get(), type.get(), padded.data(), {std::ssize(values)}, true, {"", description});
+}
+
+void GroupWriter::choices(const std::string& name, const std::vector<std::uint8_t>& values,
+                          const std::vector<std::string>& names, const std::string& description) const {
+  const Handle type = choice_type(names, writing(place_, name));
+  dataset(name, type.get(), type.get(), values.data(), {std::ssize(values)}, true, {"", description});
+}
+
+void GroupWriter::numbers(const std::string& name, Number number, const void* values, const Shape& shape,
+                          const Meaning& meaning) const {
+  dataset(name, memory_type(number), memory_type(number), values, shape, true, meaning);
+}
+
+void GroupWriter::contiguous_numbers(const std::string& name, Number number, const void* values, const Shape& shape,
+                                     const Meaning& meaning) const {
+  dataset(name, memory_type(number), memory_type(number), values, shape, false, meaning);
+}
+
+void GroupWriter::dataset(const std::string& name, std::int64_t file_type, std::int64_t memory_type, const void* values,
+                          const Shape& shape, bool chunked, const Meaning& meaning) const {
+  const Place place = writing(place_, name);
+  const Handle space = simple_space(shape, place);
+  const Handle properties(check(H5Pcreate(H5P_DATASET_CREATE), place, "make creation properties"));
+  if (chunked) choose_chunks(properties.get(), file_type, shape, place);
+  const Handle data(
+      check(H5Dcreate2(group_.get(), name.c_str(), file_type, space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT),
+            place, "create the dataset"));
+  if (element_count(shape) > 0)
+    check(H5Dwrite(data.get(), memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), place, "write the dataset");
+  if (!meaning.units.empty()) write_text_attribute(data.get(), "units", meaning.units, place);
+  write_text_attribute(data.get(), "description", meaning.description, place);
+}
+
+FileWriter::FileWriter(const std::string& path, const std::string& schema, const Provenance& provenance)
+    : target_(path) {
+  use_hdf5();
+  const Place place{ExitCode::runtime_fault, path};
+  const Handle access = access_properties(place);
+  file_ = Handle(check(H5Fcreate(target_.temporary().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), place,
+                       "create the file"));
+  const GroupWriter root = this->root();
+  root.attribute("schema", schema);
+  root.attribute("schema_version", kSchemaVersion);
+  root.attribute("features", std::string());
+  root.attribute("creator",
+                 text("sluice ", SLUICE_VERSION, ", HDF5 ", H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".", H5_VERS_RELEASE));
+  root.attribute("created", now_iso8601());
+  write_provenance(root.group("provenance"), provenance);
+}
+
+FileWriter::~FileWriter() = default;
+
+GroupWriter FileWriter::root() const {
+  const Place place{ExitCode::runtime_fault, target_.path()};
+  return {Handle(check(H5Gopen2(file_.get(), "/", H5P_DEFAULT), place, "open the root group")), target_.path() + ": /"};
+}
+
+void FileWriter::commit() {
+  root().attribute("complete", 1);
+  const Place place{ExitCode::runtime_fault, target_.path()};
+  check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL), place, "write the file");
+  check(H5Fclose(file_.get()), place, "close the file");
+  static_cast<void>(file_.release());
+  target_.commit();
+}
+
+}  // namespace sluice

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/storage/atomic_file.h"
+#include "core/storage/handle.h"
+#include "core/storage/values.h"
+
+namespace sluice {
+
+/// A group of an HDF5 file being written. Must not outlive its FileWriter.
+/// All members throw Error (runtime fault) naming the dataset, for instance on a full disk.
+class GroupWriter {
+ public:
+  GroupWriter(Handle group, std::string place) : group_(std::move(group)), place_(std::move(place)) {}
+
+  /// Creates a group inside this one.
+  [[nodiscard]] GroupWriter group(const std::string& name) const;
+
+  void attribute(const std::string& name, const std::string& value) const;
+  void attribute(const std::string& name, double value) const;
+  template <std::integral T>
+  void attribute(const std::string& name, T value) const {
+    integer(name, static_cast<std::int64_t>(value));
+  }
+
+  /// An array of numbers: chunked along its first axis, compressed, with checksums.
+  template <typename T>
+  void array(const std::string& name, std::span<const T> values, const Shape& shape, const Meaning& meaning) const {
+    numbers(name, number_of<T>(), values.data(), shape, meaning);
+  }
+  /// An array in one piece without filters, so that rows can be read directly.
+  template <typename T>
+  void contiguous(const std::string& name, std::span<const T> values, const Shape& shape,
+                  const Meaning& meaning) const {
+    contiguous_numbers(name, number_of<T>(), values.data(), shape, meaning);
+  }
+  template <typename T>
+  void column(const std::string& name, const std::vector<T>& values, const Meaning& meaning) const {
+    array<T>(name, values, {std::ssize(values)}, meaning);
+  }
+  void strings(const std::string& name, const std::vector<std::string>& values, const std::string& description) const;
+  /// An enumeration: positions in `names`, stored with the names.
+  void choices(const std::string& name, const std::vector<std::uint8_t>& values, const std::vector<std::string>& names,
+               const std::string& description) const;
+
+ private:
+  void integer(const std::string& name, std::int64_t value) const;
+  void numbers(const std::string& name, Number number, const void* values, const Shape& shape,
+               const Meaning& meaning) const;
+  void contiguous_numbers(const std::string& name, Number number, const void* values, const Shape& shape,
+                          const Meaning& meaning) const;
+  void dataset(const std::string& name, std::int64_t file_type, std::int64_t memory_type, const void* values,
+               const Shape& shape, bool chunked, const Meaning& meaning) const;
+
+  Handle group_;
+  std::string place_;  ///< "plan.h5: /plan"
+};
+
+/// How a file came to be; stored in group /provenance.
+struct Provenance {
+  std::string command_line;
+  std::map<std::string, std::string> parameters;  ///< the resolved options
+  bool operator==(const Provenance&) const = default;
+};
+
+inline constexpr int kSchemaVersion = 1;
+
+/// An HDF5 file of ours being written, with its root attributes. It appears
+/// under its name in commit(), whole.
+class FileWriter {
+ public:
+  /// @param schema  "sluice/profile"
+  /// @throws Error (bad input) if `path` cannot be written.
+  FileWriter(const std::string& path, const std::string& schema, const Provenance& provenance = {});
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  ~FileWriter();
+
+  [[nodiscard]] GroupWriter root() const;
+  /// Nothing may be written afterwards.
+  void commit();
+
+ private:
+  AtomicFile target_;
+  Handle file_;
+};
+
+}  // namespace sluice
