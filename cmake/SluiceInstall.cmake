@@ -1,0 +1,11 @@
+# What `make install` copies: executables, job scripts, documents.
+foreach(program sluice sluice-dataset sluice-run)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+install(PROGRAMS jobscripts/probe-profile.sbatch jobscripts/train.sbatch
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/jobscripts)
+install(FILES jobscripts/env.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/jobscripts)
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")

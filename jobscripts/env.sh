@@ -1,0 +1,24 @@
+# shellcheck shell=bash
+# The settings of your site, and the only file to edit for it. Source it before
+# sbatch; every job script sources it again on the compute node.
+
+# Modules of the MPI, HDF5, Boost and oneDNN that Sluice was built with, e.g.:
+# module load gcc/12 mpich hdf5 boost onednn
+
+# Where jobs go; sbatch reads these:
+# export SBATCH_PARTITION=main
+# export SBATCH_ACCOUNT=project
+
+# How a step starts its MPI ranks. srun must speak the MPI's process-management
+# protocol (MPICH: pmi2); if it does not, every rank thinks it is alone.
+# shellcheck disable=SC2034 # used by the job scripts
+launcher=(srun --mpi=pmi2)
+
+# Found from here; nothing to edit. In the source tree build/bin, once installed PREFIX/bin.
+SLUICE_JOBSCRIPTS=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+if [ -d "$SLUICE_JOBSCRIPTS/../build/bin" ]; then
+  SLUICE_BIN=$(realpath "$SLUICE_JOBSCRIPTS/../build/bin")
+else
+  SLUICE_BIN=$(realpath "$SLUICE_JOBSCRIPTS/../../../bin")
+fi
+export SLUICE_JOBSCRIPTS SLUICE_BIN
