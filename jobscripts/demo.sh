@@ -44,3 +44,10 @@ $mpiexec -n 2 "$bin/sluice-run" train --plan "$out/plan.h5" --data "$out/fashion
 
 step 'report'
 "$bin/sluice" report "$out/results.h5" | tee "$out/report.txt"
+
+accuracy=$(sed -nE 's/.*test accuracy[^0-9]*([0-9.]+) ?%.*/\1/p' "$out/report.txt" | tail -n 1)
+awk -v accuracy="${accuracy:-0}" -v least="$least_percent" 'BEGIN { exit !(accuracy >= least) }' || {
+  echo "demo: test accuracy ${accuracy:-not reported} %, wanted at least $least_percent %" >&2
+  exit 1
+}
+step "done: test accuracy $accuracy % (at least $least_percent % wanted); all files are in $out"
