@@ -93,6 +93,9 @@ struct Model {
   bool operator==(const Model&) const = default;
 };
 
+/// Product of the extents; 1 for a scalar's empty shape.
+[[nodiscard]] std::int64_t element_count(const std::vector<std::int64_t>& shape);
+
 /// Bytes of one layer's parameters (float32 masters).
 [[nodiscard]] std::int64_t parameter_bytes(const Layer& layer);
 
