@@ -35,10 +35,11 @@ class LayerRuntime {
   [[nodiscard]] float* masters() const { return static_cast<float*>(masters_.data()); }
   [[nodiscard]] std::int64_t masters_bytes() const { return masters_.bytes(); }
   /// Laid out like the masters; null unless `updates`.
-  [[nodiscard]] const float* gradients() const { return static_cast<const float*>(gradients_.data()); }
+  [[nodiscard]] float* gradients() const { return static_cast<float*>(gradients_.data()); }
   [[nodiscard]] float* momentum() const { return static_cast<float*>(momentum_.data()); }
 
-  // These three wait for the stream: the values are in host memory, laid out like the masters.
+  // These three wait for the stream; values are in host memory, laid out like the masters. Momentum
+  // starts at zero and none of them touches it.
   void init(Stream& stream, std::uint64_t seed);  ///< initial_values of every parameter, then pack
   /// Replaces the masters and packs. @throws Error (bad input) if the count is wrong.
   void load(Stream& stream, std::span<const float> values);

@@ -36,13 +36,12 @@ class ModelBuilder {
   [[nodiscard]] Model softmax_cross_entropy(const std::string& name);
 
  private:
-  Layer make_layer(const std::string& name, LayerKind kind) const;
+  [[nodiscard]] Layer make_layer(const std::string& name, LayerKind kind) const;
   void set_window(Layer& layer, std::int64_t channels, std::int64_t kernel, std::int64_t stride, std::int64_t padding);
-  ModelBuilder& append(Layer layer, LayerNeeds needs);
+  ModelBuilder& append(Layer layer, LayerNeeds needs);  ///< the layer's output becomes next_tensor()
+  void add_auxiliary(const char* what, ElementType type, std::int64_t elements_per_sample);  ///< of the last layer
   TensorId add_tensor(Tensor tensor, std::int64_t elements_per_sample);
-  ModelBuilder& pool(const std::string& name, LayerKind kind, std::int64_t kernel, std::int64_t stride,
-                     std::int64_t padding);
-  TensorId next_tensor() const { return static_cast<TensorId>(model_.tensors.size()); }
+  [[nodiscard]] TensorId next_tensor() const { return static_cast<TensorId>(model_.tensors.size()); }
 
   Model model_;
   std::vector<std::int64_t> shape_;  ///< of the chain's end, per sample

@@ -1,0 +1,103 @@
+#include "runtime/nn/layer_runtime.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/philox.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+std::vector<std::int64_t> parameter_offsets(const Layer& layer) {
+  std::vector<std::int64_t> offsets{0};
+  for (const Parameter& parameter : layer.parameters)
+    offsets.push_back(offsets.back() + element_count(parameter.shape));
+  return offsets;
+}
+
+/// One pointer for each parameter into a buffer laid out like the masters.
+template <typename T>
+std::vector<T*> split(T* buffer, const std::vector<std::int64_t>& offsets) {
+  std::vector<T*> parts;
+  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) parts.push_back(buffer + offsets[i]);
+  return parts;
+}
+
+}  // namespace
+
+std::vector<float> initial_values(const Layer& layer, const Parameter& parameter, std::uint64_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(element_count(parameter.shape)));
+  if (parameter.name == "bias") return values;
+  const auto fan_in = static_cast<double>(element_count(parameter.shape) / parameter.shape[0]);
+  const double bound = std::sqrt(6 / fan_in);
+  const PhiloxKey key = philox_key(seed, fnv1a(layer.name + "/" + parameter.name));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint64_t block = i / 4;
+    const PhiloxCounter words =
+        philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0}, key);
+    values[i] = static_cast<float>((2 * double{uniform01(words[i % 4])} - 1) * bound);
+  }
+  return values;
+}
+
+LayerRuntime::LayerRuntime(Device& device, const Layer& layer, std::int64_t microbatch, bool updates)
+    : device_(device),
+      layer_(layer),
+      offsets_(parameter_offsets(layer)),
+      kernel_(device.create_kernel(layer, microbatch)) {
+  const std::int64_t bytes = parameter_bytes(layer);
+  if (bytes == 0) return;
+  masters_ = device.allocate(bytes);
+  if (!updates) return;
+  gradients_ = device.allocate(bytes);
+  momentum_ = device.allocate(bytes);
+  const std::vector<float> zeros(static_cast<std::size_t>(offsets_.back()));
+  const auto stream = device.create_stream();
+  device.copy(*stream, momentum(), zeros.data(), bytes);
+  stream->record().wait();
+}
+
+void LayerRuntime::init(Stream& stream, std::uint64_t seed) {
+  std::vector<float> values;
+  for (const Parameter& parameter : layer_.parameters) {
+    const std::vector<float> part = initial_values(layer_, parameter, seed);
+    values.insert(values.end(), part.begin(), part.end());
+  }
+  load(stream, values);
+}
+
+void LayerRuntime::load(Stream& stream, std::span<const float> values) {
+  if (std::ssize(values) != offsets_.back())
+    throw bad_input(text("layer ", layer_.name, " has ", offsets_.back(), " parameters, but ", values.size(),
+                         " values were given"));
+  if (values.empty()) return;
+  device_.copy(stream, masters(), values.data(), masters_bytes());
+  pack(stream);
+  stream.record().wait();
+}
+
+std::vector<float> LayerRuntime::save(Stream& stream) const {
+  std::vector<float> values(static_cast<std::size_t>(offsets_.back()));
+  device_.copy(stream, values.data(), masters(), masters_bytes());
+  stream.record().wait();
+  return values;
+}
+
+void LayerRuntime::pack(Stream& stream) {
+  if (masters()) kernel_->pack(stream, split(static_cast<const float*>(masters()), offsets_));
+}
+
+void LayerRuntime::backward_weight(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context,
+                                   bool first) {
+  if (masters()) kernel_->backward_weight(stream, memory, context, split(gradients(), offsets_), first);
+}
+
+void LayerRuntime::update(Stream& stream, const SgdSettings& settings) {
+  if (!masters()) return;
+  device_.sgd_update(stream, masters(), momentum(), gradients(), offsets_.back(), settings);
+  pack(stream);
+}
+
+}  // namespace sluice
