@@ -17,6 +17,58 @@ struct ValueClass {
   auto operator<=>(const ValueClass&) const = default;
 };
 
+/// A value class of one micro-batch.
+struct ValueUse {
+  ValueClass value;
+  int microbatch = 0;
+  auto operator<=>(const ValueUse&) const = default;
+};
+
+/// What an instruction reads and writes on its rank.
+struct Access {
+  std::vector<ValueUse> reads;
+  std::vector<ValueUse> writes;
+};
+
+/// Who makes and who reads which value: follows from the model's needs and the
+/// plan's stages, never from its instruction lists. Knows forward and (whole)
+/// backward stages. Refers to `plan`, which must outlive it.
+class DataFlow {
+ public:
+  explicit DataFlow(const Plan& plan);
+
+  /// load: writes the dataset's tensors of that kind. forward: reads what its
+  /// layers need from elsewhere, writes all tensors of its layers. backward:
+  /// reads the tensors that its layers' backward works need and, for each
+  /// tensor that they made, the gradient of each other stage that consumes it
+  /// (ascending by stage: the order of summation); writes one gradient for each
+  /// tensor that came from another stage. Gradients that only its own layers
+  /// exchange are no values of the plan but scratch (see scratch_bytes).
+  /// multicast_start: the root reads, the others write; multicast_wait: reads.
+  /// Weights and all else: nothing.
+  [[nodiscard]] Access access(const Instruction& instruction, Rank rank) const;
+
+  /// Index into Plan::stages of the stage that holds the layer; kNone if none does.
+  [[nodiscard]] int forward_stage(LayerId layer) const { return forward_stage_[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] int backward_stage(LayerId layer) const { return backward_stage_[static_cast<std::size_t>(layer)]; }
+
+ private:
+  struct StageAccess {
+    std::vector<ValueClass> reads;
+    std::vector<ValueClass> writes;
+  };
+  [[nodiscard]] StageAccess forward_access(const Stage& stage) const;
+  [[nodiscard]] StageAccess backward_access(int index) const;
+  [[nodiscard]] StageAccess load_access(TensorKind kind) const;
+
+  const Plan* plan_;
+  std::vector<int> forward_stage_, backward_stage_;  // by layer
+  std::vector<std::vector<TensorId>> made_;          // by layer
+  std::vector<std::vector<LayerId>> consumers_;      // by tensor
+  std::vector<StageAccess> stages_;
+  StageAccess input_, labels_;
+};
+
 /// From the instruction that first writes the value to the last that touches it, inclusive.
 struct Lifetime {
   ValueClass value;
@@ -35,36 +87,32 @@ struct SlotClass {
   bool operator==(const SlotClass&) const = default;
 };
 
-/// All buffers of a rank for one program. The executor allocates exactly these,
-/// the verifier counts exactly these.
+/// All buffers of a rank for one program.
 struct BufferPlan {
   std::vector<SlotClass> classes;   ///< ascending by value
   std::vector<Lifetime> lifetimes;  ///< by first instruction
 };
-
 [[nodiscard]] BufferPlan plan_buffers(const Plan& plan, const Program& program, Rank rank);
 
-/// What an instruction reads and writes on its rank. Within a stage's forward
-/// all tensors of its layers are written; within its backward the gradients
-/// that only its own layers exchange are not values of the plan (they are
-/// scratch of the executor, counted by `scratch_bytes`).
-struct ValueUse {
-  ValueClass value;
-  int microbatch = 0;
-};
-struct Access {
-  std::vector<ValueUse> reads;
-  std::vector<ValueUse> writes;
-};
-[[nodiscard]] Access access(const Plan& plan, const Instruction& instruction, Rank rank);
+/// Slots of each class that serve all of the plan's programs, which never run at
+/// the same time: the largest number that any of them needs. The executor
+/// allocates exactly these, the verifier counts exactly these.
+[[nodiscard]] std::vector<SlotClass> slot_classes(const Plan& plan, Rank rank);
+
+/// A backward stage hands gradients from layer to layer through two buffers of
+/// this size in turn [B]: the largest gradient that stays inside one of the
+/// rank's backward stages; 0 if none does. Enough for chains; where a tensor has
+/// several consumers within a stage an executor needs more (none runs such a
+/// model yet).
+[[nodiscard]] std::int64_t scratch_bytes(const Plan& plan, Rank rank);
 
 /// Memory of a rank by use [B]. The peak is the sum: everything is allocated once.
 struct MemoryUse {
   std::int64_t parameters = 0;       ///< masters and packed copies of all layers that the rank runs in any work
   std::int64_t gradients = 0;        ///< of the layers that it updates
   std::int64_t optimizer_state = 0;  ///< momentum: as large as the parameters it updates
-  std::int64_t buffers = 0;          ///< slots; the largest program counts
-  std::int64_t workspace = 0;        ///< the largest workspace and in-stage gradient scratch
+  std::int64_t buffers = 0;          ///< slot_classes
+  std::int64_t workspace = 0;        ///< the largest workspace of a layer, and twice scratch_bytes
   [[nodiscard]] std::int64_t total() const { return parameters + gradients + optimizer_state + buffers + workspace; }
 };
 [[nodiscard]] MemoryUse memory_use(const Plan& plan, Rank rank);

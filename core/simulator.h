@@ -10,7 +10,9 @@ namespace sluice {
 /// instruction_time; each message of a multicast waits for both ends' starts and
 /// for its links, which serve one message at a time in order of readiness: inside
 /// a node the sender's outgoing and the receiver's incoming link, between nodes
-/// the two NICs, each direction on its own; it then takes message_time.
+/// the two NICs, each direction on its own; it then takes message_time, and holds
+/// its links that long. Times are rounded to whole nanoseconds one by one.
+/// Peak memory is memory_use: all is allocated once.
 /// @param plan  must have passed verify()
 /// @throws Error (runtime fault) if the program stalls.
 [[nodiscard]] Timeline simulate(const Plan& plan, const std::string& program = "step");

@@ -1,0 +1,208 @@
+#include "core/liveness.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/index.h"
+
+namespace sluice {
+namespace {
+
+std::vector<ValueUse> of_microbatch(const std::vector<ValueClass>& values, int microbatch) {
+  std::vector<ValueUse> uses;
+  uses.reserve(values.size());
+  for (const ValueClass& value : values) uses.push_back({value, microbatch});
+  return uses;
+}
+
+ValueClass activation(TensorId tensor) { return {Payload::activation, tensor, kNone}; }
+ValueClass gradient(TensorId tensor, int stage) { return {Payload::gradient, tensor, stage}; }
+
+bool owns(const Stage& stage, Rank rank) {
+  return std::find(stage.owners.begin(), stage.owners.end(), rank) != stage.owners.end();
+}
+
+/// Gives each lifetime of one class the lowest slot that is free when it begins.
+int colour(const std::vector<Lifetime*>& by_first) {
+  std::vector<int> busy_until;  // by slot: last instruction that touches it
+  for (Lifetime* lifetime : by_first) {
+    const auto free =
+        std::find_if(busy_until.begin(), busy_until.end(), [&](int last) { return last < lifetime->first; });
+    lifetime->slot = static_cast<int>(free - busy_until.begin());
+    if (free == busy_until.end())
+      busy_until.push_back(lifetime->last);
+    else
+      *free = lifetime->last;
+  }
+  return static_cast<int>(busy_until.size());
+}
+
+std::vector<Lifetime> lifetimes_of(const DataFlow& flow, const std::vector<Instruction>& list, Rank rank) {
+  std::vector<Lifetime> lifetimes;
+  std::map<ValueUse, std::size_t> index_of;
+  for (int i = 0; i < std::ssize(list); ++i) {
+    const Access access = flow.access(list[at(i)], rank);
+    for (const ValueUse& use : access.writes)
+      if (index_of.try_emplace(use, lifetimes.size()).second)
+        lifetimes.push_back({.value = use.value, .microbatch = use.microbatch, .first = i, .last = i});
+    for (const ValueUse& use : access.reads)
+      if (const auto found = index_of.find(use); found != index_of.end()) lifetimes[found->second].last = i;
+  }
+  return lifetimes;
+}
+
+BufferPlan plan_buffers(const Plan& plan, const DataFlow& flow, const Program& program, Rank rank) {
+  BufferPlan buffers;
+  buffers.lifetimes = lifetimes_of(flow, program.ranks[at(rank)], rank);
+  std::map<ValueClass, std::vector<Lifetime*>> by_class;
+  for (Lifetime& lifetime : buffers.lifetimes) by_class[lifetime.value].push_back(&lifetime);
+  for (const auto& [value, members] : by_class)
+    buffers.classes.push_back({value, plan.profile.model.tensors[at(value.tensor)].bytes, colour(members)});
+  return buffers;
+}
+
+}  // namespace
+
+DataFlow::DataFlow(const Plan& plan)
+    : plan_(&plan),
+      forward_stage_(plan.profile.model.layers.size(), kNone),
+      backward_stage_(plan.profile.model.layers.size(), kNone),
+      made_(tensors_by_producer(plan.profile.model)),
+      consumers_(consumers_by_tensor(plan.profile.model)),
+      input_(load_access(TensorKind::input)),
+      labels_(load_access(TensorKind::labels)) {
+  const int stages = static_cast<int>(plan.stages.size());
+  for (int s = 0; s < stages; ++s)
+    for (const LayerId layer : plan.stages[at(s)].layers) {
+      if (plan.stages[at(s)].work == Work::forward) forward_stage_[at(layer)] = s;
+      if (plan.stages[at(s)].work == Work::backward) backward_stage_[at(layer)] = s;
+    }
+  for (int s = 0; s < stages; ++s) {
+    const Work work = plan.stages[at(s)].work;
+    stages_.push_back(work == Work::forward    ? forward_access(plan.stages[at(s)])
+                      : work == Work::backward ? backward_access(s)
+                                               : StageAccess{});
+  }
+}
+
+DataFlow::StageAccess DataFlow::load_access(TensorKind kind) const {
+  StageAccess access;
+  const std::vector<Tensor>& tensors = plan_->profile.model.tensors;
+  for (TensorId t = 0; t < std::ssize(tensors); ++t)
+    if (tensors[at(t)].kind == kind) access.writes.push_back(activation(t));
+  return access;
+}
+
+DataFlow::StageAccess DataFlow::forward_access(const Stage& stage) const {
+  StageAccess access;
+  std::set<TensorId> known;
+  for (const LayerId layer : stage.layers) {
+    for (const TensorId tensor : plan_->profile.model.needs[at(layer)].forward)
+      if (known.insert(tensor).second) access.reads.push_back(activation(tensor));
+    for (const TensorId tensor : made_[at(layer)]) {
+      known.insert(tensor);
+      access.writes.push_back(activation(tensor));
+    }
+  }
+  return access;
+}
+
+DataFlow::StageAccess DataFlow::backward_access(int index) const {
+  StageAccess access;
+  std::set<TensorId> needed, outside;
+  std::set<ValueClass> incoming;
+  for (const LayerId layer : plan_->stages[at(index)].layers) {
+    const LayerNeeds& needs = plan_->profile.model.needs[at(layer)];
+    needed.insert(needs.backward_input.begin(), needs.backward_input.end());
+    needed.insert(needs.backward_weight.begin(), needs.backward_weight.end());
+    for (const TensorId tensor : needs.forward) {
+      const LayerId producer = plan_->profile.model.tensors[at(tensor)].producer;
+      const bool differentiable = plan_->profile.model.tensors[at(tensor)].kind == TensorKind::output;
+      if (differentiable && backward_stage(producer) != index) outside.insert(tensor);
+    }
+    for (const TensorId tensor : made_[at(layer)]) {
+      if (plan_->profile.model.tensors[at(tensor)].kind != TensorKind::output) continue;
+      for (const LayerId consumer : consumers_[at(tensor)])
+        if (backward_stage(consumer) != index) incoming.insert(gradient(tensor, backward_stage(consumer)));
+    }
+  }
+  for (const TensorId tensor : needed) access.reads.push_back(activation(tensor));
+  access.reads.insert(access.reads.end(), incoming.begin(), incoming.end());
+  for (const TensorId tensor : outside) access.writes.push_back(gradient(tensor, index));
+  return access;
+}
+
+Access DataFlow::access(const Instruction& instruction, Rank rank) const {
+  const auto whole = [&](const StageAccess& stage) {
+    return Access{of_microbatch(stage.reads, instruction.microbatch),
+                  of_microbatch(stage.writes, instruction.microbatch)};
+  };
+  if (instruction.op == Op::load_input) return whole(input_);
+  if (instruction.op == Op::load_labels) return whole(labels_);
+  if (instruction.op == Op::forward || instruction.op == Op::backward) return whole(stages_[at(instruction.stage)]);
+  if (instruction.op != Op::multicast_start && instruction.op != Op::multicast_wait) return {};
+
+  const Transfer& transfer = plan_->transfers[at(instruction.transfer)];
+  if (transfer.payload == Payload::weights) return {};
+  const ValueUse use{{transfer.payload, transfer.tensor, transfer.stage}, instruction.microbatch};
+  const bool receives = plan_->groups[at(transfer.group)].root != rank;
+  if (receives && instruction.op == Op::multicast_start) return {.reads = {}, .writes = {use}};
+  return {.reads = {use}, .writes = {}};
+}
+
+BufferPlan plan_buffers(const Plan& plan, const Program& program, Rank rank) {
+  return plan_buffers(plan, DataFlow(plan), program, rank);
+}
+
+std::vector<SlotClass> slot_classes(const Plan& plan, Rank rank) {
+  const DataFlow flow(plan);
+  std::map<ValueClass, SlotClass> largest;
+  for (const Program& program : plan.programs)
+    for (const SlotClass& slots : plan_buffers(plan, flow, program, rank).classes) {
+      SlotClass& kept = largest.try_emplace(slots.value, slots).first->second;
+      kept.slots = std::max(kept.slots, slots.slots);
+    }
+  std::vector<SlotClass> classes;
+  for (const auto& [value, slots] : largest) classes.push_back(slots);
+  return classes;
+}
+
+std::int64_t scratch_bytes(const Plan& plan, Rank rank) {
+  const Model& model = plan.profile.model;
+  std::int64_t largest = 0;
+  for (const Stage& stage : plan.stages) {
+    if (stage.work != Work::backward || !owns(stage, rank)) continue;
+    const auto inside = [&](LayerId layer) {
+      return std::binary_search(stage.layers.begin(), stage.layers.end(), layer);
+    };
+    for (const LayerId layer : stage.layers)
+      for (const TensorId tensor : model.needs[at(layer)].forward)
+        if (model.tensors[at(tensor)].kind == TensorKind::output && inside(model.tensors[at(tensor)].producer))
+          largest = std::max(largest, model.tensors[at(tensor)].bytes);
+  }
+  return largest;
+}
+
+MemoryUse memory_use(const Plan& plan, Rank rank) {
+  MemoryUse use;
+  std::set<LayerId> run, updated;
+  for (const Stage& stage : plan.stages) {
+    if (!owns(stage, rank)) continue;
+    run.insert(stage.layers.begin(), stage.layers.end());
+    if (stage.work == Work::backward || stage.work == Work::backward_weight)
+      updated.insert(stage.layers.begin(), stage.layers.end());
+  }
+  for (const LayerId layer : run) {
+    const LayerCost& cost = plan.profile.costs[at(layer)];
+    use.parameters += cost.parameter_bytes + cost.packed_bytes;
+    use.workspace = std::max(use.workspace, cost.workspace_bytes);
+  }
+  for (const LayerId layer : updated) use.gradients += plan.profile.costs[at(layer)].parameter_bytes;
+  use.optimizer_state = use.gradients;
+  use.workspace += 2 * scratch_bytes(plan, rank);
+  for (const SlotClass& slots : slot_classes(plan, rank)) use.buffers += slots.slots * slots.bytes;
+  return use;
+}
+
+}  // namespace sluice
