@@ -1,0 +1,20 @@
+#pragma once
+
+#include "optimizer/schedule/generators.h"
+
+namespace sluice {
+
+/// Completes compute lists to a program: the only place that inserts loads and
+/// communication. Appends the groups and transfers that it needs to the plan's
+/// tables (equal ones are shared between programs).
+///
+/// Each consumer of the dataset loads for itself. Every value that other ranks
+/// read travels in one multicast from the rank that made it to all of them;
+/// values without bytes too, so that order never depends on sizes. After an
+/// optimizer step the weights of each displaced layer (with parameters) go to
+/// the other owners that run it.
+/// @param plan  stages, profile, cluster, microbatches and receive_ahead are set
+[[nodiscard]] Program lower(Plan& plan, const std::string& name, const ComputeLists& lists,
+                            MulticastAlgorithm algorithm);
+
+}  // namespace sluice
