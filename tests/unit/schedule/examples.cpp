@@ -1,0 +1,145 @@
+#include "tests/unit/schedule/examples.h"
+
+#include <algorithm>
+
+#include "core/index.h"
+#include "core/text.h"
+
+namespace sluice::examples {
+namespace {
+
+using Random = std::mt19937_64;
+
+int uniform(Random& random, int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
+bool chance(Random& random, double probability) { return std::bernoulli_distribution(probability)(random); }
+
+TensorId add_tensor(Model& model, const std::string& name, LayerId producer, TensorKind kind, std::int64_t bytes) {
+  model.tensors.push_back({.name = name, .producer = producer, .kind = kind, .bytes = bytes});
+  return static_cast<TensorId>(model.tensors.size()) - 1;
+}
+
+/// A layer's predecessors: the one before it, and in a DAG sometimes others or none of its own.
+std::vector<TensorId> inputs_of(Random& random, LayerId layer, bool dag, const std::vector<TensorId>& outputs) {
+  std::vector<TensorId> inputs;
+  for (LayerId before = 0; before < layer; ++before)
+    if (before == layer - 1 ? !dag || chance(random, 0.85) : dag && chance(random, 0.25))
+      inputs.push_back(outputs[at(before)]);
+  return inputs;
+}
+
+/// What a backward reads: a foreign layer its inputs; a real one some of its inputs, its output and its auxiliary.
+LayerNeeds needs_of(Random& random, bool foreign, std::vector<TensorId> inputs, TensorId output, TensorId auxiliary) {
+  LayerNeeds needs{.forward = inputs, .backward_input = {}, .backward_weight = {}};
+  if (foreign) {
+    needs.backward_input = needs.backward_weight = std::move(inputs);
+    return needs;
+  }
+  if (chance(random, 0.6)) needs.backward_weight = inputs;
+  if (chance(random, 0.3)) needs.backward_input.push_back(output);
+  if (auxiliary != kNone) needs.backward_input.push_back(auxiliary);
+  return needs;
+}
+
+Profile random_profile(Random& random) {
+  Profile profile;
+  Model& model = profile.model;
+  model.name = "random";
+  model.microbatch = 2;
+  const int layers = uniform(random, 1, 8);
+  const bool dag = chance(random, 0.5), foreign = chance(random, 0.4);
+  const TensorId input = foreign ? kNone : add_tensor(model, "input", kDataset, TensorKind::input, 80);
+  const TensorId labels = foreign ? kNone : add_tensor(model, "labels", kDataset, TensorKind::labels, 8);
+  std::vector<TensorId> outputs;
+  for (LayerId layer = 0; layer < layers; ++layer) {
+    std::vector<TensorId> inputs = inputs_of(random, layer, dag, outputs);
+    if (input != kNone && (layer == 0 || chance(random, 0.05))) inputs.push_back(input);
+    if (labels != kNone && layer == layers - 1) inputs.push_back(labels);
+    model.layers.emplace_back().name = text("layer", layer);
+    const std::int64_t bytes = chance(random, 0.1) ? 0 : 4 * uniform(random, 1, 100);
+    outputs.push_back(add_tensor(model, text("out", layer), layer, TensorKind::output, bytes));
+    const TensorId auxiliary = foreign || chance(random, 0.6)
+                                   ? kNone
+                                   : add_tensor(model, text("aux", layer), layer, TensorKind::auxiliary, 12);
+    model.needs.push_back(needs_of(random, foreign, std::move(inputs), outputs.back(), auxiliary));
+    profile.costs.push_back({.forward_s = 1e-9 * uniform(random, 0, 20),
+                             .backward_input_s = 1e-9 * uniform(random, 0, 40),
+                             .update_s = 1e-9 * uniform(random, 0, 3),
+                             .parameter_bytes = chance(random, 0.3) ? 0 : 4 * uniform(random, 1, 50)});
+  }
+  return profile;
+}
+
+Cluster random_cluster(Random& random, int ranks) {
+  Cluster cluster;
+  const int nodes = uniform(random, 1, 3);
+  for (int node = 0; node < nodes; ++node) cluster.node_names.push_back(text("node", node));
+  for (Rank rank = 0; rank < ranks; ++rank)
+    cluster.ranks.push_back({.node = uniform(random, 0, nodes - 1), .speed = chance(random, 0.2) ? 0.5 : 1.0});
+  cluster.intra_node = {.latency_s = 1e-9 * uniform(random, 0, 5), .bandwidth_bytes_per_s = 1e11};
+  cluster.inter_node = {.latency_s = 1e-9 * uniform(random, 0, 20), .bandwidth_bytes_per_s = 1e10};
+  return cluster;
+}
+
+std::vector<int> random_bounds(Random& random, int layers, int workers) {
+  std::vector<int> bounds{0, layers};
+  while (std::ssize(bounds) < workers + 1) bounds.push_back(uniform(random, 0, layers));
+  std::sort(bounds.begin(), bounds.end());
+  return bounds;
+}
+
+}  // namespace
+
+Profile chain(int layers, double forward_s, double backward_s) {
+  Profile profile;
+  Model& model = profile.model;
+  model.name = "chain";
+  model.microbatch = 1;
+  TensorId input = add_tensor(model, "input", kDataset, TensorKind::input, 100);
+  const TensorId labels = add_tensor(model, "labels", kDataset, TensorKind::labels, 4);
+  for (LayerId layer = 0; layer < layers; ++layer) {
+    model.layers.emplace_back().name = text("layer", layer);
+    const TensorId output = add_tensor(model, text("out", layer), layer, TensorKind::output, 100);
+    const TensorId auxiliary = add_tensor(model, text("aux", layer), layer, TensorKind::auxiliary, 10);
+    model.needs.push_back({.forward = {input}, .backward_input = {auxiliary}, .backward_weight = {input}});
+    if (layer == layers - 1) model.needs.back().forward.push_back(labels);
+    profile.costs.push_back({.forward_s = forward_s, .backward_input_s = backward_s, .parameter_bytes = 40});
+    input = output;
+  }
+  return profile;
+}
+
+Partition even_partition(int layers, int workers) {
+  std::vector<int> bounds;
+  for (int k = 0; k <= workers; ++k) bounds.push_back(layers * k / workers);
+  return {bounds, bounds};
+}
+
+Plan textbook_plan(const std::string& schedule, int workers, int microbatches, double forward_s, double backward_s) {
+  const Profile profile = chain(workers, forward_s, backward_s);
+  const Cluster cluster = uniform_cluster(1, workers, {}, {});
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = schedule,
+                     .microbatches = microbatches,
+                     .partition = even_partition(workers, workers)});
+}
+
+Plan random_plan(std::uint64_t seed) {
+  Random random(seed);
+  const Profile profile = random_profile(random);
+  const int layers = static_cast<int>(profile.model.layers.size());
+  const int workers = uniform(random, 1, 5);
+  const Cluster cluster = random_cluster(random, workers + uniform(random, 0, 1));
+  Partition partition;
+  partition.forward_bounds = random_bounds(random, layers, workers);
+  partition.backward_bounds = chance(random, 0.4) ? partition.forward_bounds : random_bounds(random, layers, workers);
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = chance(random, 0.5) ? "gpipe" : "1f1b",
+                     .microbatches = uniform(random, 1, 9),
+                     .partition = partition,
+                     .compute_only = chance(random, 0.2),
+                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+}
+
+}  // namespace sluice::examples

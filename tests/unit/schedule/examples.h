@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+#include "optimizer/schedule/build_plan.h"
+
+namespace sluice::examples {
+
+/// A chain of `layers` equal layers like the real ones: layer l reads the
+/// output of l-1 (the first the network input, the last also the labels) and
+/// leaves an auxiliary tensor; its backward reads its input and its auxiliary.
+[[nodiscard]] Profile chain(int layers, double forward_s, double backward_s);
+
+/// `layers` layers over `workers` workers, as even as can be, cuts joint.
+[[nodiscard]] Partition even_partition(int layers, int workers);
+
+/// One layer per worker on `workers` ranks with free links: the textbook pipeline.
+[[nodiscard]] Plan textbook_plan(const std::string& schedule, int workers, int microbatches, double forward_s = 1e-9,
+                                 double backward_s = 1e-9);
+
+/// A random plan: chain or DAG of at most 8 layers, real-like or foreign, at
+/// most 5 workers and 9 micro-batches, cuts joint or independent with empty
+/// intervals, 1 to 3 uneven nodes, both algorithms, gpipe or 1f1b.
+[[nodiscard]] Plan random_plan(std::uint64_t seed);
+
+}  // namespace sluice::examples
