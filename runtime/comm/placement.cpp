@@ -9,16 +9,23 @@ namespace {
 /// Ranks of each node, nodes by first appearance.
 std::vector<std::vector<Rank>> ranks_by_node(std::span<const int> node_of_rank) {
   std::vector<std::vector<Rank>> nodes;
-  std::map<int, std::size_t> position;
-  for (std::size_t rank = 0; rank < node_of_rank.size(); ++rank) {
-    const auto [entry, is_new] = position.try_emplace(node_of_rank[rank], nodes.size());
-    if (is_new) nodes.emplace_back();
-    nodes[entry->second].push_back(static_cast<Rank>(rank));
+  Rank rank = 0;
+  for (const int node : number_by_first_appearance(node_of_rank)) {
+    if (node == std::ssize(nodes)) nodes.emplace_back();
+    nodes[static_cast<std::size_t>(node)].push_back(rank++);
   }
   return nodes;
 }
 
 }  // namespace
+
+std::vector<int> number_by_first_appearance(std::span<const int> labels) {
+  std::map<int, int> numbers;
+  std::vector<int> result;
+  for (const int label : labels)
+    result.push_back(numbers.try_emplace(label, static_cast<int>(numbers.size())).first->second);
+  return result;
+}
 
 std::vector<Rank> match_placement(std::span<const int> planned_nodes, std::span<const int> actual_nodes) {
   if (planned_nodes.size() != actual_nodes.size()) return {};

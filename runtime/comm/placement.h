@@ -7,6 +7,9 @@
 
 namespace sluice {
 
+/// The same grouping with the numbers 0, 1, 2... in order of first appearance: {7, 3, 7} becomes {0, 1, 0}.
+[[nodiscard]] std::vector<int> number_by_first_appearance(std::span<const int> labels);
+
 /// An order of the world's ranks that reproduces a plan's grouping by node:
 /// result[plan rank] = world rank. Each planned node becomes a real node of the
 /// same size, both in order of first appearance; inside, ranks keep their order.

@@ -1,0 +1,195 @@
+#include "runtime/comm/communicator.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <limits>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "runtime/comm/backoff.h"
+#include "runtime/comm/messenger.h"
+#include "runtime/comm/mpi_check.h"
+#include "runtime/comm/node_map.h"
+
+namespace sluice {
+
+CommunicatorSettings CommunicatorSettings::from_environment() {
+  CommunicatorSettings settings;
+  const char* value = std::getenv("SLUICE_WAIT_LIMIT_S");
+  if (value == nullptr) return settings;
+  const char* end = value + std::strlen(value);
+  const auto [rest, code] = std::from_chars(value, end, settings.wait_limit_s);
+  if (code != std::errc{} || rest != end || !std::isfinite(settings.wait_limit_s) || settings.wait_limit_s < 0)
+    throw usage_error(text("SLUICE_WAIT_LIMIT_S is '", value, "', expected seconds, 0 for no limit"));
+  return settings;
+}
+
+bool Operation::done() const { return !multicast_ || multicast_->done(); }
+
+struct Communicator::Impl {
+  Impl(MPI_Comm owned, NodeMap node_map, const CommunicatorSettings& chosen)
+      : comm(owned),
+        nodes(std::move(node_map)),
+        settings(chosen),
+        messenger(comm.get(), nodes.node_of_rank, settings.chunk_bytes) {
+    check_mpi(MPI_Comm_rank(comm.get(), &rank), "MPI_Comm_rank");
+  }
+
+  /// @return true if anything moved
+  bool advance() {
+    if (failure) std::rethrow_exception(failure);
+    try {
+      return messenger.advance();
+    } catch (...) {
+      failure = std::current_exception();
+      throw;
+    }
+  }
+
+  /// The only wait loop. `missing` says what does not come, should it not come.
+  template <typename Done, typename Missing>
+  void wait_until(Done done, Missing missing) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    Backoff backoff;
+    while (!done()) {
+      if (advance())
+        backoff.reset();
+      else
+        backoff.pause();
+      const std::chrono::duration<double> waited = Clock::now() - begin;
+      if (settings.wait_limit_s > 0 && waited.count() > settings.wait_limit_s)
+        throw runtime_fault(text(missing(), " not complete after ", waited.count(),
+                                 " s: has another rank died, or does it run another plan? The limit is ",
+                                 settings.wait_limit_s, " s (SLUICE_WAIT_LIMIT_S; 0: none)"));
+    }
+  }
+
+  void finish(MPI_Request request, const char* call) {
+    const auto done = [&] {
+      int flag = 0;
+      check_mpi(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), call);
+      return flag != 0;
+    };
+    wait_until(done, [&] { return text("rank ", rank, ", ", call, " over ", nodes.node_of_rank.size(), " ranks:"); });
+  }
+
+  CommHandle comm;
+  NodeMap nodes;
+  CommunicatorSettings settings;
+  Rank rank = 0;
+  Messenger messenger;  // after comm: gives up its requests before comm is freed
+  std::exception_ptr failure;
+};
+
+namespace {
+
+int mpi_count(std::size_t elements) {
+  if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    throw runtime_fault(text(elements, " elements in one collective, MPI counts to ", std::numeric_limits<int>::max()));
+  return static_cast<int>(elements);
+}
+
+bool is_permutation_of_ranks(std::span<const Rank> order, std::size_t size) {
+  std::vector<bool> seen(size);
+  for (const Rank rank : order) {
+    const auto index = static_cast<std::size_t>(rank);
+    if (rank < 0 || index >= size || seen[index]) return false;
+    seen[index] = true;
+  }
+  return order.size() == size;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::~Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+Communicator Communicator::world(const CommunicatorSettings& settings) {
+  MPI_Comm copy = MPI_COMM_NULL;  // its own tags, apart from everyone else's
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+  return Communicator(std::make_unique<Impl>(copy, discover_nodes(copy), settings));
+}
+
+Communicator Communicator::permuted(std::span<const Rank> order) const {
+  if (!is_permutation_of_ranks(order, impl_->nodes.node_of_rank.size()))
+    throw runtime_fault(text("the new order of ranks is not a permutation of 0..", size() - 1));
+  const auto key = std::find(order.begin(), order.end(), rank()) - order.begin();
+  MPI_Comm reordered = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(impl_->comm.get(), 0, static_cast<int>(key), &reordered), "MPI_Comm_split");
+  return Communicator(std::make_unique<Impl>(reordered, sluice::permuted(impl_->nodes, order), impl_->settings));
+}
+
+Rank Communicator::rank() const { return impl_->rank; }
+int Communicator::size() const { return static_cast<int>(impl_->nodes.node_of_rank.size()); }
+const std::vector<int>& Communicator::node_of_rank() const { return impl_->nodes.node_of_rank; }
+const std::vector<std::string>& Communicator::node_names() const { return impl_->nodes.names; }
+int Communicator::max_tag() const { return impl_->messenger.max_tag(); }
+const LinkBytes& Communicator::sent_bytes() const { return impl_->messenger.sent_bytes(); }
+const LinkBytes& Communicator::received_bytes() const { return impl_->messenger.received_bytes(); }
+
+Operation Communicator::start_multicast(std::span<const Edge> edges, void* data, std::int64_t bytes, int tag,
+                                        Event ready) {
+  return Operation(impl_->messenger.start(edges, data, bytes, tag, std::move(ready)));
+}
+
+void Communicator::progress() { impl_->advance(); }
+
+void Communicator::wait(Operation& operation) {
+  impl_->wait_until([&] { return operation.done(); }, [&] { return impl_->messenger.missing(*operation.multicast_); });
+}
+
+void Communicator::barrier() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(impl_->comm.get(), &request), "MPI_Ibarrier");
+  impl_->finish(request, "MPI_Ibarrier");
+}
+
+void Communicator::all_max(std::span<double> values) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size()), MPI_DOUBLE, MPI_MAX,
+                           impl_->comm.get(), &request),
+            "MPI_Iallreduce");
+  impl_->finish(request, "MPI_Iallreduce");
+}
+
+std::string Communicator::broadcast(const std::string& text, Rank root) {
+  const auto share = [&](void* data, std::int64_t bytes) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, impl_->comm.get(), &request), "MPI_Ibcast");
+    impl_->finish(request, "MPI_Ibcast");
+  };
+  auto length = static_cast<std::int64_t>(text.size());
+  share(&length, sizeof length);
+  std::string result = rank() == root ? text : std::string(static_cast<std::size_t>(length), '\0');
+  for (std::int64_t offset = 0; offset < length; offset += impl_->settings.chunk_bytes)
+    share(result.data() + offset, std::min(impl_->settings.chunk_bytes, length - offset));
+  return result;
+}
+
+std::vector<double> Communicator::all_gather(std::span<const double> values) {
+  std::vector<double> all(values.size() * static_cast<std::size_t>(size()));
+  const int count = mpi_count(values.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(
+      MPI_Iallgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, impl_->comm.get(), &request),
+      "MPI_Iallgather");
+  impl_->finish(request, "MPI_Iallgather");
+  return all;
+}
+
+void Communicator::abort(int exit_code) {
+  MPI_Abort(impl_->comm.get(), exit_code);
+  std::_Exit(exit_code);
+}
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+#include "runtime/comm/node_map.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/text.h"
+#include "runtime/comm/mpi_check.h"
+#include "runtime/comm/placement.h"
+
+namespace sluice {
+namespace {
+
+using HostName = std::array<char, MPI_MAX_PROCESSOR_NAME>;
+
+/// Each rank's representative: the lowest rank that shares memory with it.
+std::vector<int> gather_leaders(MPI_Comm comm, int rank, std::size_t size) {
+  MPI_Comm created = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &created), "MPI_Comm_split_type");
+  const CommHandle node(created);
+  int leader = rank;
+  check_mpi(MPI_Bcast(&leader, 1, MPI_INT, 0, node.get()), "MPI_Bcast");
+  std::vector<int> leaders(size);
+  check_mpi(MPI_Allgather(&leader, 1, MPI_INT, leaders.data(), 1, MPI_INT, comm), "MPI_Allgather");
+  return leaders;
+}
+
+std::vector<HostName> gather_host_names(MPI_Comm comm, std::size_t size) {
+  HostName mine{};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(mine.data(), &length), "MPI_Get_processor_name");
+  std::vector<HostName> all(size);
+  check_mpi(
+      MPI_Allgather(mine.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, all.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, comm),
+      "MPI_Allgather");
+  return all;
+}
+
+std::string unique_name(const std::string& host, const std::vector<std::string>& taken) {
+  std::string name = host;
+  for (int number = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++number)
+    name = text(host, "#", number);
+  return name;
+}
+
+}  // namespace
+
+NodeMap discover_nodes(MPI_Comm comm) {
+  int rank = 0;
+  int ranks = 0;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
+  const auto size = static_cast<std::size_t>(ranks);
+  NodeMap map{number_by_first_appearance(gather_leaders(comm, rank, size)), {}};
+  const std::vector<HostName> hosts = gather_host_names(comm, size);
+  for (std::size_t r = 0; r < size; ++r)
+    if (map.node_of_rank[r] == std::ssize(map.names)) map.names.push_back(unique_name(hosts[r].data(), map.names));
+  return map;
+}
+
+NodeMap permuted(const NodeMap& map, std::span<const Rank> order) {
+  std::vector<int> old_node;
+  for (const Rank rank : order) old_node.push_back(map.node_of_rank[static_cast<std::size_t>(rank)]);
+  NodeMap result{number_by_first_appearance(old_node), {}};
+  for (std::size_t r = 0; r < order.size(); ++r)
+    if (result.node_of_rank[r] == std::ssize(result.names))
+      result.names.push_back(map.names[static_cast<std::size_t>(old_node[r])]);
+  return result;
+}
+
+}  // namespace sluice
