@@ -9,11 +9,12 @@ namespace sluice {
 
 /// Why a plan is refused.
 struct Defect {
-  std::string program;
-  Rank rank = kNone;  ///< kNone if the plan as a whole is at fault (a layer without owner)
-  int instruction = kNone;
-  std::string reason;  ///< one sentence
-  std::string grid;    ///< rank x step cells around the place, the failing one in [brackets]
+  std::string program;      ///< empty if no program in particular
+  Rank rank = kNone;        ///< kNone if the plan as a whole is at fault (a layer without owner)
+  int instruction = kNone;  ///< the length of the rank's list: at its end something is missing
+  std::string reason;       ///< one sentence
+  std::string cell;         ///< of the instruction: "1B3"; "end" at the list's end
+  std::string grid;         ///< rank x step cells around the place, the failing one in [brackets]
 };
 
 /// Walks a plan's programs under rendezvous semantics and checks: every (layer,
@@ -26,7 +27,13 @@ struct Defect {
 /// Semantics: a start never blocks. A member's wait ends when the payload has
 /// reached it and it has passed it on; a message between two members (see
 /// multicast_edges) moves once the sender holds the payload and both have
-/// started. The first error found is returned.
+/// started. A value or weights may not be touched between start and wait of
+/// their receive. The weights that a step starts with serve all of its forwards
+/// and backwards; at its end every rank that runs a layer has the updated ones.
+/// "evaluate" runs forwards only. The first error found is returned.
+///
+/// This version knows programs "step" and "evaluate", stages of one owner, and
+/// whole backwards; recompute, all_reduce, all_to_all and the like are refused.
 /// @param plan  must have passed validate()
 [[nodiscard]] std::optional<Defect> verify(const Plan& plan);
 

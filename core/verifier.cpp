@@ -1,0 +1,264 @@
+#include "core/verifier.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <map>
+
+#include "core/index.h"
+#include "core/liveness.h"
+#include "core/multicast_progress.h"
+#include "core/rank_walk.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+// --- The grid -----------------------------------------------------------
+
+std::string cell_or_end(const Plan& plan, const std::vector<Instruction>& list, int index) {
+  return index == std::ssize(list) ? "end" : cell(plan, list[at(index)]);
+}
+
+/// `centre` of each rank, and some instructions before and after it.
+std::string grid(const Plan& plan, const Program& program, const std::vector<int>& centre, const Finding& failing) {
+  constexpr int kAround = 5;
+  std::ostringstream out;
+  for (Rank rank = 0; rank < std::ssize(program.ranks); ++rank) {
+    const std::vector<Instruction>& list = program.ranks[at(rank)];
+    out << "rank " << std::left << std::setw(3) << rank << '|';
+    for (int i = centre[at(rank)] - kAround; i <= centre[at(rank)] + kAround; ++i) {
+      std::string shown = i < 0 || i > std::ssize(list) ? "" : cell_or_end(plan, list, i);
+      if (rank == failing.rank && i == failing.instruction) shown = text('[', shown, ']');
+      out << ' ' << std::setw(7) << shown;
+    }
+    out << '\n';
+  }
+  return out.str();
+}
+
+Defect defect(const Plan& plan, const Program& program, const std::vector<int>& centre, const Finding& finding) {
+  return {.program = program.name,
+          .rank = finding.rank,
+          .instruction = finding.instruction,
+          .reason = finding.reason,
+          .cell = cell_or_end(plan, program.ranks[at(finding.rank)], finding.instruction),
+          .grid = grid(plan, program, centre, finding)};
+}
+
+Defect defect(const Plan& plan, const Program& program, const Finding& finding) {
+  return defect(plan, program, std::vector<int>(program.ranks.size(), finding.instruction), finding);
+}
+
+Defect whole_plan(const std::string& reason, Rank rank = kNone) {
+  return {.program = "", .rank = rank, .instruction = kNone, .reason = reason, .cell = "", .grid = ""};
+}
+
+// --- Tables -------------------------------------------------------------
+
+std::optional<Defect> check_stages(const Plan& plan) {
+  for (const Work work : {Work::forward, Work::backward}) {
+    std::vector<int> times(plan.profile.model.layers.size(), 0);
+    for (const Stage& stage : plan.stages)
+      if (stage.work == work)
+        for (const LayerId layer : stage.layers) ++times[at(layer)];
+    for (LayerId layer = 0; layer < std::ssize(times); ++layer)
+      if (times[at(layer)] != 1)
+        return whole_plan(text("layer ", plan.profile.model.layers[at(layer)].name, " is in ", times[at(layer)], ' ',
+                               to_string(work), " stages, expected exactly one"));
+  }
+  for (int s = 0; s < std::ssize(plan.stages); ++s) {
+    const Stage& stage = plan.stages[at(s)];
+    if (stage.work != Work::forward && stage.work != Work::backward)
+      return whole_plan(text("stage ", s, ": separate ", to_string(stage.work), " stages are not supported"));
+    if (stage.owners.size() != 1)
+      return whole_plan(text("stage ", s, " has ", stage.owners.size(), " owners: replicas are not supported"));
+  }
+  return std::nullopt;
+}
+
+/// The rank that has the payload first; kNone if any may (the dataset's tensors).
+Rank source(const Plan& plan, const DataFlow& flow, const Transfer& transfer) {
+  int stage = transfer.stage;
+  if (transfer.payload == Payload::weights) stage = flow.backward_stage(transfer.layer);
+  if (transfer.payload == Payload::activation) {
+    const LayerId producer = plan.profile.model.tensors[at(transfer.tensor)].producer;
+    if (producer == kDataset) return kNone;
+    stage = flow.forward_stage(producer);
+  }
+  return plan.stages[at(stage)].owners.front();
+}
+
+std::optional<Defect> check_transfers(const Plan& plan, const DataFlow& flow) {
+  for (int t = 0; t < std::ssize(plan.transfers); ++t) {
+    const Transfer& transfer = plan.transfers[at(t)];
+    const std::int64_t bytes = transfer.payload == Payload::weights
+                                   ? plan.profile.costs[at(transfer.layer)].parameter_bytes
+                                   : plan.profile.model.tensors[at(transfer.tensor)].bytes;
+    if (transfer.bytes != bytes)
+      return whole_plan(text("transfer ", t, " has ", transfer.bytes, " bytes, its payload ", bytes));
+    const Rank root = plan.groups[at(transfer.group)].root;
+    if (const Rank from = source(plan, flow, transfer); from != kNone && from != root)
+      return whole_plan(text("transfer ", t, " starts from rank ", root, ", but rank ", from, " makes its payload"));
+  }
+  return std::nullopt;
+}
+
+std::optional<Defect> check_programs(const Plan& plan) {
+  std::map<std::string, int> times{{"step", 0}, {"evaluate", 0}};
+  for (const Program& program : plan.programs) {
+    if (!times.contains(program.name)) return whole_plan(text("program ", program.name, " is not supported"));
+    ++times[program.name];
+  }
+  for (const auto& [name, count] : times)
+    if (count != 1) return whole_plan(text("the plan has ", count, " programs ", name, ", expected exactly one"));
+  return std::nullopt;
+}
+
+// --- Ranks against each other -------------------------------------------
+
+/// Starts of each group at each member, in order.
+struct Start {
+  int instruction;
+  int transfer;
+  int microbatch;
+};
+using StartsOfGroups = std::map<std::pair<int, Rank>, std::vector<Start>>;
+
+StartsOfGroups starts_of_groups(const Plan& plan, const Program& program) {
+  StartsOfGroups starts;
+  for (Rank rank = 0; rank < std::ssize(program.ranks); ++rank)
+    for (int i = 0; i < std::ssize(program.ranks[at(rank)]); ++i) {
+      const Instruction& instruction = program.ranks[at(rank)][at(i)];
+      if (instruction.op != Op::multicast_start) continue;
+      const int group = plan.transfers[at(instruction.transfer)].group;
+      starts[{group, rank}].push_back({i, instruction.transfer, instruction.microbatch});
+    }
+  return starts;
+}
+
+std::optional<Defect> check_order(const Plan& plan, const Program& program) {
+  StartsOfGroups starts = starts_of_groups(plan, program);
+  const auto shown = [](const Start& start) { return text("transfer ", start.transfer, '.', start.microbatch); };
+  for (int group = 0; group < std::ssize(plan.groups); ++group) {
+    const Rank root = plan.groups[at(group)].root;
+    const std::vector<Start>& expected = starts[{group, root}];
+    for (const Rank rank : plan.groups[at(group)].members) {
+      const std::vector<Start>& own = starts[{group, rank}];
+      const auto [mine, theirs] = std::mismatch(
+          own.begin(), own.end(), expected.begin(), expected.end(),
+          [](const Start& a, const Start& b) { return a.transfer == b.transfer && a.microbatch == b.microbatch; });
+      if (mine == own.end() && theirs == expected.end()) continue;
+      const int end = static_cast<int>(program.ranks[at(rank)].size());
+      return defect(plan, program,
+                    {rank, mine == own.end() ? end : mine->instruction,
+                     text("multicast ", mine - own.begin(), " of group ", group, " is ",
+                          mine == own.end() ? "missing" : shown(*mine), ", but at rank ", root, " it is ",
+                          theirs == expected.end() ? "missing" : shown(*theirs))});
+    }
+  }
+  return std::nullopt;
+}
+
+/// Runs a program with messages that take no time. Since nothing that could
+/// happen ever ceases to be possible, one such run decides about all.
+class StallCheck {
+ public:
+  StallCheck(const Plan& plan, const Program& program)
+      : plan_(plan), program_(program), next_(program.ranks.size(), 0) {
+    for (const Group& group : plan.groups) edges_.push_back(multicast_edges(group, plan.cluster));
+  }
+
+  std::optional<Defect> run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Rank rank = 0; rank < std::ssize(program_.ranks); ++rank)
+        while (next_[at(rank)] < std::ssize(program_.ranks[at(rank)]) && step(rank)) moved = true;
+    }
+    for (Rank rank = 0; rank < std::ssize(program_.ranks); ++rank)
+      if (next_[at(rank)] < std::ssize(program_.ranks[at(rank)]))
+        return defect(plan_, program_, next_, {rank, next_[at(rank)], why_stuck(rank)});
+    return std::nullopt;
+  }
+
+ private:
+  bool step(Rank rank) {
+    const Instruction& instruction = program_.ranks[at(rank)][at(next_[at(rank)])];
+    if (instruction.op == Op::multicast_wait && !call_of(instruction).done(rank)) return false;
+    if (instruction.op == Op::multicast_start) {
+      MulticastProgress& call = call_of(instruction);
+      std::vector<Edge> moving = call.start(rank);
+      while (!moving.empty()) {
+        const Edge edge = moving.back();
+        moving.pop_back();
+        for (const Edge& next : call.arrive(edge)) moving.push_back(next);
+      }
+    }
+    ++next_[at(rank)];
+    return true;
+  }
+
+  MulticastProgress& call_of(const Instruction& instruction) {
+    const int group = plan_.transfers[at(instruction.transfer)].group;
+    return calls_
+        .try_emplace({instruction.transfer, instruction.microbatch}, plan_.groups[at(group)].root, edges_[at(group)])
+        .first->second;
+  }
+
+  std::string why_stuck(Rank rank) {
+    const Instruction& wait = program_.ranks[at(rank)][at(next_[at(rank)])];
+    std::string missing;
+    for (const Rank member : plan_.groups[at(plan_.transfers[at(wait.transfer)].group)].members)
+      if (!call_of(wait).started(member)) missing += text(missing.empty() ? "" : ", ", member);
+    return text("waits for ever: the multicast is never started by rank ", missing, ", which waits itself");
+  }
+
+  const Plan& plan_;
+  const Program& program_;
+  std::vector<std::vector<Edge>> edges_;  // by group
+  std::vector<int> next_;                 // by rank
+  std::map<std::pair<int, int>, MulticastProgress> calls_;
+};
+
+std::optional<Defect> check_program(const Plan& plan, const DataFlow& flow, const Program& program) {
+  for (Rank rank = 0; rank < std::ssize(program.ranks); ++rank)
+    if (const auto finding = walk_rank(plan, flow, program, rank)) return defect(plan, program, *finding);
+  if (auto found = check_order(plan, program)) return found;
+  return StallCheck(plan, program).run();
+}
+
+// --- Memory -------------------------------------------------------------
+
+std::optional<Defect> check_memory(const Plan& plan) {
+  const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank) {
+    const MemoryUse use = memory_use(plan, rank);
+    const std::int64_t limit = plan.cluster.ranks[at(rank)].memory_bytes;
+    if (use.total() <= limit) continue;
+    return whole_plan(text("rank ", rank, " needs ", gib(use.total()), " GiB (parameters ", gib(use.parameters),
+                           ", gradients ", gib(use.gradients), ", momentum ", gib(use.optimizer_state), ", buffers ",
+                           gib(use.buffers), ", workspace ", gib(use.workspace), "), but it has ", gib(limit),
+                           ": use more ranks or fewer micro-batches in flight"),
+                      rank);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Defect> verify(const Plan& plan) {
+  if (auto found = check_stages(plan)) return found;
+  const DataFlow flow(plan);
+  if (auto found = check_transfers(plan, flow)) return found;
+  if (auto found = check_programs(plan)) return found;
+  for (const Program& program : plan.programs)
+    if (auto found = check_program(plan, flow, program)) return found;
+  return check_memory(plan);
+}
+
+std::string to_string(const Defect& defect) {
+  if (defect.program.empty()) return defect.reason;
+  return text("program ", defect.program, ", rank ", defect.rank, ", instruction ", defect.instruction, " (",
+              defect.cell, "): ", defect.reason, '\n', defect.grid);
+}
+
+}  // namespace sluice
