@@ -10,7 +10,7 @@ namespace {
 
 // Measured in docs/communication.md.
 constexpr int kPolls = 1000;
-constexpr int kYields = 50;
+constexpr int kYields = 10;
 constexpr std::chrono::microseconds kNap{20};
 
 }  // namespace
