@@ -29,13 +29,11 @@ declare -A only_in=(
   ['(oneapi/)?dnnl.*']='runtime/device/host'
 )
 
-room_of() { # path -> the innermost room that holds it
+room_of() { # path, name of the result: the innermost room that holds it, or none
   local folder=${1%/*}
-  until [[ -v may_include[$folder] ]]; do
-    [[ $folder == */* ]] || return 0
-    folder=${folder%/*}
-  done
-  echo "$folder"
+  until [[ -v may_include[$folder] || $folder != */* ]]; do folder=${folder%/*}; done
+  [[ -v may_include[$folder] ]] || folder=none
+  printf -v "$2" %s "$folder"
 }
 
 includes() { # opening quotes -> "file header" lines of the product's sources
@@ -47,9 +45,9 @@ check_rooms() {
   local file header from to
   while read -r file header; do
     [[ -f $header ]] || { echo "$file includes \"$header\", which is no file seen from the top of the source tree"; continue; }
-    from=$(room_of "$file")
-    to=$(room_of "$header")
-    [[ " ${may_include[$from]:-} " == *" $to "* ]] || echo "$file: room $from may not include $header of room ${to:-none}"
+    room_of "$file" from
+    room_of "$header" to
+    [[ " ${may_include[$from]:-} " == *" $to "* ]] || echo "$file: room $from may not include $header of room $to"
   done < <(includes '"')
 }
 
