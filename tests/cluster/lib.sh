@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the cluster tests share. A test's arguments: the folder of the executables,
+# What the cluster tests share. A test's arguments: the build folder,
 # and a scratch folder, visible from every node, that it is to start empty in.
 set -euo pipefail
 tests=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
@@ -27,7 +27,7 @@ if ! cluster running; then
 fi
 
 # shellcheck disable=SC2034 # used by the tests
-bin=$1
+build=$1
 rm -rf "$2"
 mkdir -p "$2"
 cd "$2"
