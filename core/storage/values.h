@@ -37,6 +37,13 @@ using stored_t = std::conditional_t<std::same_as<T, bool>, std::uint8_t, T>;
 /// Which floating-point values a reader lets pass.
 enum class Values : std::uint8_t { finite, any };
 
+/// How an array lies in the file. A checksum is kept unless it is contiguous.
+enum class Layout : std::uint8_t {
+  compressed,  ///< chunks along the first axis
+  checked,     ///< the same without compression, for what does not compress
+  contiguous,  ///< in one piece, so that rows can be read directly
+};
+
 /// What a number is, for people and for h5dump.
 struct Meaning {
   std::string units;  ///< "s", "B", "1"

@@ -23,7 +23,7 @@ Handle simple_space(const Shape& shape, const Place& place) {
 }
 
 /// One chunk holds whole rows; a checksum guards what deflate made.
-void choose_chunks(hid_t properties, hid_t type, const Shape& shape, const Place& place) {
+void choose_chunks(hid_t properties, hid_t type, const Shape& shape, Layout layout, const Place& place) {
   const std::int64_t row_bytes =
       static_cast<std::int64_t>(H5Tget_size(type)) * element_count(Shape(shape.begin() + 1, shape.end()));
   std::vector<hsize_t> chunk(shape.begin(), shape.end());
@@ -31,8 +31,10 @@ void choose_chunks(hid_t properties, hid_t type, const Shape& shape, const Place
   const std::int64_t rows = std::max<std::int64_t>(kChunkBytes / std::max<std::int64_t>(row_bytes, 1), 1);
   chunk[0] = std::min(chunk[0], static_cast<hsize_t>(rows));
   check(H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data()), place, "choose chunks");
-  check(H5Pset_shuffle(properties), place, "choose the shuffle filter");
-  check(H5Pset_deflate(properties, kDeflateLevel), place, "choose compression");
+  if (layout == Layout::compressed) {
+    check(H5Pset_shuffle(properties), place, "choose the shuffle filter");
+    check(H5Pset_deflate(properties, kDeflateLevel), place, "choose compression");
+  }
   check(H5Pset_fletcher32(properties), place, "choose checksums");
 }
 
@@ -98,36 +100,31 @@ void GroupWriter::strings(const std::string& name, const std::vector<std::string
   padded.reserve(width * values.size());
   for (const std::string& value : values) padded.append(value).append(width - value.size(), '\0');
   const Handle type = string_type(width, writing(place_, name));
-  dataset(name, type.get(), type.get(), padded.data(), {std::ssize(values)}, true, {"", description});
+  dataset(name, type.get(), padded.data(), {std::ssize(values)}, {"", description});
 }
 
 void GroupWriter::choices(const std::string& name, const std::vector<std::uint8_t>& values,
                           const std::vector<std::string>& names, const std::string& description) const {
   const Handle type = choice_type(names, writing(place_, name));
-  dataset(name, type.get(), type.get(), values.data(), {std::ssize(values)}, true, {"", description});
+  dataset(name, type.get(), values.data(), {std::ssize(values)}, {"", description});
 }
 
 void GroupWriter::numbers(const std::string& name, Number number, const void* values, const Shape& shape,
-                          const Meaning& meaning) const {
-  dataset(name, memory_type(number), memory_type(number), values, shape, true, meaning);
+                          const Meaning& meaning, Layout layout) const {
+  dataset(name, memory_type(number), values, shape, meaning, layout);
 }
 
-void GroupWriter::contiguous_numbers(const std::string& name, Number number, const void* values, const Shape& shape,
-                                     const Meaning& meaning) const {
-  dataset(name, memory_type(number), memory_type(number), values, shape, false, meaning);
-}
-
-void GroupWriter::dataset(const std::string& name, std::int64_t file_type, std::int64_t memory_type, const void* values,
-                          const Shape& shape, bool chunked, const Meaning& meaning) const {
+void GroupWriter::dataset(const std::string& name, std::int64_t type, const void* values, const Shape& shape,
+                          const Meaning& meaning, Layout layout) const {
   const Place place = writing(place_, name);
   const Handle space = simple_space(shape, place);
   const Handle properties(check(H5Pcreate(H5P_DATASET_CREATE), place, "make creation properties"));
-  if (chunked) choose_chunks(properties.get(), file_type, shape, place);
+  if (layout != Layout::contiguous) choose_chunks(properties.get(), type, shape, layout, place);
   const Handle data(
-      check(H5Dcreate2(group_.get(), name.c_str(), file_type, space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT),
+      check(H5Dcreate2(group_.get(), name.c_str(), type, space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT),
             place, "create the dataset"));
   if (element_count(shape) > 0)
-    check(H5Dwrite(data.get(), memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), place, "write the dataset");
+    check(H5Dwrite(data.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), place, "write the dataset");
   if (!meaning.units.empty()) write_text_attribute(data.get(), "units", meaning.units, place);
   write_text_attribute(data.get(), "description", meaning.description, place);
 }

@@ -27,16 +27,11 @@ class GroupWriter {
     integer(name, static_cast<std::int64_t>(value));
   }
 
-  /// An array of numbers: chunked along its first axis, compressed, with checksums.
+  /// An array of numbers, row-major.
   template <typename T>
-  void array(const std::string& name, std::span<const T> values, const Shape& shape, const Meaning& meaning) const {
-    numbers(name, number_of<T>(), values.data(), shape, meaning);
-  }
-  /// An array in one piece without filters, so that rows can be read directly.
-  template <typename T>
-  void contiguous(const std::string& name, std::span<const T> values, const Shape& shape,
-                  const Meaning& meaning) const {
-    contiguous_numbers(name, number_of<T>(), values.data(), shape, meaning);
+  void array(const std::string& name, std::span<const T> values, const Shape& shape, const Meaning& meaning,
+             Layout layout = Layout::compressed) const {
+    numbers(name, number_of<T>(), values.data(), shape, meaning, layout);
   }
   template <typename T>
   void column(const std::string& name, const std::vector<T>& values, const Meaning& meaning) const {
@@ -49,12 +44,10 @@ class GroupWriter {
 
  private:
   void integer(const std::string& name, std::int64_t value) const;
-  void numbers(const std::string& name, Number number, const void* values, const Shape& shape,
-               const Meaning& meaning) const;
-  void contiguous_numbers(const std::string& name, Number number, const void* values, const Shape& shape,
-                          const Meaning& meaning) const;
-  void dataset(const std::string& name, std::int64_t file_type, std::int64_t memory_type, const void* values,
-               const Shape& shape, bool chunked, const Meaning& meaning) const;
+  void numbers(const std::string& name, Number number, const void* values, const Shape& shape, const Meaning& meaning,
+               Layout layout) const;
+  void dataset(const std::string& name, std::int64_t type, const void* values, const Shape& shape,
+               const Meaning& meaning, Layout layout = Layout::compressed) const;
 
   Handle group_;
   std::string place_;  ///< "plan.h5: /plan"

@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/error.h"
 #include "core/storage/cluster_file.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
+#include "core/storage/weights_file.h"
 #include "tests/unit/storage/samples.h"
 
 namespace sluice {
@@ -25,6 +28,16 @@ TEST(RoundTrip, returns_every_field_of_a_plan) {
   const ScratchFolder folder;
   write_plan(folder.file("plan.h5"), sample_plan());
   EXPECT_EQ(read_plan(folder.file("plan.h5")), sample_plan());
+}
+
+TEST(RoundTrip, returns_weights_bit_for_bit) {
+  const ScratchFolder folder;
+  const Weights weights{
+      {"conv1", {{"weight", {{2, 1, 3}, {1, -0.0F, 3e-40F, 1.0F / 3, 5, 6}}}, {"bias", {{2}, {7, 8}}}}}, {"empty", {}}};
+  write_weights(folder.file("w.h5"), weights);
+  Weights read = read_weights(folder.file("w.h5"));
+  EXPECT_TRUE(std::signbit(read["conv1"]["weight"].values[1]));
+  EXPECT_EQ(read, weights);
 }
 
 TEST(RoundTrip, returns_a_long_program) {

@@ -1,0 +1,183 @@
+#include "core/storage/results_file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "tests/unit/storage/samples.h"
+
+namespace sluice {
+namespace {
+
+RankTimeline sample_timeline(std::size_t instructions, std::int64_t start_ns) {
+  RankTimeline timeline;
+  for (std::size_t i = 0; i < instructions; ++i, start_ns += 100)
+    timeline.instructions.push_back({start_ns, start_ns + 70});
+  return timeline;
+}
+
+RunHeader sample_header() {
+  RunHeader header;
+  header.plan = sample_plan();
+  header.predicted.ranks = {sample_timeline(4, 0), sample_timeline(2, 50)};
+  header.predicted.ranks[0].sent_bytes = {1, 2};
+  header.predicted.ranks[1].received_bytes = {3, 4};
+  header.predicted.ranks[1].peak_memory_bytes = 5;
+  header.places = {{"alpha", 2}, {"beta", 4}};
+  header.seed = 7;
+  header.threads = 2;
+  header.device = "host";
+  header.started = "2026-01-01T00:00:00+01:00";
+  header.command_line = "sluice-run train --plan plan.h5";
+  header.settings = {{"learning_rate", "0.01"}};
+  return header;
+}
+
+RankStep sample_rank_step(std::int64_t step, Rank rank) {
+  return {step, rank, 1000 * step, 900, 400, 30, 20, 10, 200, {64 + rank, 128}, {256, 512 + step}, 4096};
+}
+
+/// Steps [first, last) as ranks 0 and 1 record them, one part per step and rank.
+RunTables record(const std::string& path, int attempt, std::int64_t first, std::int64_t last, float loss) {
+  RunTables expected;
+  std::vector<ResultsWriter> writers{{path, 0, attempt}, {path, 1, attempt}};
+  for (std::int64_t step = first; step < last; ++step) {
+    expected.steps.push_back({step, step / 2, loss, 0.5});
+    writers[0].add(expected.steps.back());
+    for (const Rank rank : {0, 1}) {
+      ResultsWriter& writer = writers[static_cast<std::size_t>(rank)];
+      expected.ranks.push_back(sample_rank_step(step, rank));
+      writer.add(expected.ranks.back());
+      const RankTimeline timeline = sample_timeline(rank == 0 ? 4 : 2, 10 * step);
+      writer.add_timeline(step, timeline);
+      for (int i = 0; i < std::ssize(timeline.instructions); ++i)
+        expected.timeline.push_back({step, rank, i, timeline.instructions[static_cast<std::size_t>(i)]});
+      writer.flush();
+    }
+  }
+  return expected;
+}
+
+TEST(Results, returns_every_field_from_parts_and_from_the_merged_file) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  const RunHeader header = sample_header();
+  ASSERT_EQ(begin_results(path, header), 0);
+  RunTables expected = record(path, 0, 0, 3, 0.1F);
+  ResultsWriter last(path, 3);
+  expected.evaluations = {{3, 0.25, 0.875, 100}};
+  expected.clocks = {{1, -5, 2}};
+  last.add(expected.evaluations[0]);
+  last.add(expected.clocks[0]);
+  last.flush();
+
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, false}));
+  merge_results(path);
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, true}));
+  EXPECT_EQ(folder.entries(), 1u);
+  merge_results(path);
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, true}));
+}
+
+TEST(Results, an_empty_run_can_be_read) {
+  const ScratchFolder folder;
+  ASSERT_EQ(begin_results(folder.file("run.h5"), sample_header()), 0);
+  EXPECT_EQ(read_results(folder.file("run.h5")), (RunResults{sample_header(), {}, false}));
+}
+
+TEST(Results, a_restart_replaces_the_steps_that_it_repeats) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  RunHeader header = sample_header();
+  ASSERT_EQ(begin_results(path, header), 0);
+  record(path, 0, 0, 6, 0.1F);
+  header.first_step = 4;
+  ASSERT_EQ(begin_results(path, header, true), 1);
+  record(path, 1, 4, 8, 0.2F);
+
+  const RunResults results = read_results(path);
+  ASSERT_EQ(results.tables.steps.size(), 8u);
+  for (std::int64_t step = 0; step < 8; ++step) {
+    EXPECT_EQ(results.tables.steps[static_cast<std::size_t>(step)].step, step);
+    EXPECT_EQ(results.tables.steps[static_cast<std::size_t>(step)].loss, step < 4 ? 0.1F : 0.2F);
+  }
+  EXPECT_EQ(results.tables.ranks.size(), 16u);
+  EXPECT_EQ(results.header.first_step, 0);
+}
+
+TEST(Results, a_merged_file_is_continued_by_a_restart) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  RunHeader header = sample_header();
+  ASSERT_EQ(begin_results(path, header), 0);
+  record(path, 0, 0, 3, 0.1F);
+  merge_results(path);
+  header.first_step = 3;
+  ASSERT_EQ(begin_results(path, header, true), 1);
+  record(path, 1, 3, 5, 0.2F);
+  merge_results(path);
+  EXPECT_EQ(read_results(path).tables.steps.size(), 5u);
+}
+
+TEST(Results, a_restart_with_another_plan_keeps_losses_only) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  RunHeader header = sample_header();
+  ASSERT_EQ(begin_results(path, header), 0);
+  record(path, 0, 0, 3, 0.1F);
+  header.first_step = 2;
+  header.plan.schedule = "gpipe";
+  ASSERT_EQ(begin_results(path, header, true), 1);
+  merge_results(path);
+  const RunResults results = read_results(path);
+  EXPECT_EQ(results.tables.steps.size(), 2u);
+  EXPECT_TRUE(results.tables.ranks.empty());
+}
+
+TEST(Results, a_fresh_run_drops_the_parts_of_an_earlier_one) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  ASSERT_EQ(begin_results(path, sample_header()), 0);
+  record(path, 0, 0, 6, 0.1F);
+  ASSERT_EQ(begin_results(path, sample_header()), 0);
+  EXPECT_TRUE(read_results(path).tables.steps.empty());
+}
+
+TEST(Results, foreign_files_beside_parts_are_not_deleted) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  std::filesystem::create_directory(parts_folder(path));
+  std::ofstream(parts_folder(path) + "/thesis.txt") << "years of work";
+  try {
+    static_cast<void>(begin_results(path, sample_header()));
+    FAIL() << "a foreign file was ignored";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::bad_input);
+  }
+  EXPECT_TRUE(std::filesystem::exists(parts_folder(path) + "/thesis.txt"));
+}
+
+TEST(Results, rows_that_name_no_rank_are_refused) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  ASSERT_EQ(begin_results(path, sample_header()), 0);
+  ResultsWriter writer(path, 0);
+  writer.add(sample_rank_step(0, 2));
+  writer.flush();
+  EXPECT_THROW(static_cast<void>(read_results(path)), Error);
+}
+
+TEST(Results, a_part_being_written_is_not_read) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  ASSERT_EQ(begin_results(path, sample_header()), 0);
+  record(path, 0, 0, 1, 0.1F);
+  std::ofstream(parts_folder(path) + "/attempt-0000.rank-000000.part-000001.h5.1234.tmp") << "half";
+  EXPECT_EQ(read_results(path).tables.steps.size(), 1u);
+  merge_results(path);
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+}  // namespace
+}  // namespace sluice
