@@ -73,6 +73,10 @@ void write_provenance(const GroupWriter& group, const Provenance& provenance) {
 
 }  // namespace
 
+std::string creator() {
+  return text("sluice ", SLUICE_VERSION, ", HDF5 ", H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".", H5_VERS_RELEASE);
+}
+
 GroupWriter GroupWriter::group(const std::string& name) const {
   const Place place = writing(place_, name);
   Handle inner(
@@ -140,8 +144,7 @@ FileWriter::FileWriter(const std::string& path, const std::string& schema, const
   root.attribute("schema", schema);
   root.attribute("schema_version", kSchemaVersion);
   root.attribute("features", std::string());
-  root.attribute("creator",
-                 text("sluice ", SLUICE_VERSION, ", HDF5 ", H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".", H5_VERS_RELEASE));
+  root.attribute("creator", creator());
   root.attribute("created", now_iso8601());
   write_provenance(root.group("provenance"), provenance);
 }

@@ -62,6 +62,9 @@ struct Provenance {
 
 inline constexpr int kSchemaVersion = 1;
 
+/// "sluice 0.1.0, HDF5 1.10.8": attribute creator, and what --version begins with.
+[[nodiscard]] std::string creator();
+
 /// An HDF5 file of ours being written, with its root attributes. It appears
 /// under its name in commit(), whole.
 class FileWriter {
