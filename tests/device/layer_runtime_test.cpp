@@ -148,7 +148,8 @@ TEST(LayerRuntime, masters_hold_weight_then_bias_in_one_piece) {
   layer.load(*stream, values);
   EXPECT_EQ(layer.save(*stream), values);
   std::vector<float> input{1, 0, 0, 0, 0, 0, 0, 1}, output(6);
-  layer.forward(*stream, {.input = input.data(), .output = output.data()}, {});
+  const Buffer workspace = device->allocate(layer.workspace_bytes());
+  layer.forward(*stream, {.input = input.data(), .output = output.data(), .workspace = workspace.data()}, {});
   EXPECT_EQ(output, (std::vector<float>{0 + 12, 4 + 13, 8 + 14, 3 + 12, 7 + 13, 11 + 14}));
 }
 
