@@ -1,0 +1,240 @@
+#include "results/figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "core/cost_model.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+/// Nearest rank: the smallest value that at least `share` of all do not exceed.
+double quantile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  const auto position = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(position, 1) - 1);
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
+
+/// Steps that are no warm-up: all but the first, unless it is the only one.
+template <typename Row>
+std::vector<Row> warm(const std::vector<Row>& rows) {
+  std::vector<Row> kept;
+  for (const Row& row : rows)
+    if (row.step != rows.front().step) kept.push_back(row);
+  return kept.empty() ? rows : kept;
+}
+
+void add_steps(Figures& figures, const RunResults& results) {
+  const std::vector<StepRecord>& steps = results.tables.steps;
+  if (steps.empty()) return;
+  figures.steps = std::ssize(steps);
+  figures.epochs = steps.back().epoch + 1;
+  figures.first_loss = steps.front().loss;
+  figures.last_loss = steps.back().loss;
+  std::vector<double> durations;
+  for (const StepRecord& step : warm(steps)) durations.push_back(step.duration_s);
+  figures.step_median_s = quantile(durations, 0.5);
+  figures.step_p95_s = quantile(durations, 0.95);
+  const Plan& plan = results.header.plan;
+  const auto batch = static_cast<double>(plan.microbatches * plan.profile.model.microbatch);
+  if (figures.step_median_s > 0) figures.images_per_s = batch / figures.step_median_s;
+}
+
+/// Sums over the warm steps of one rank.
+struct RankSums {
+  std::int64_t duration_ns = 0, compute_ns = 0, update_ns = 0, load_ns = 0, communication_ns = 0, wait_ns = 0;
+};
+
+RankSums sums_of(const std::vector<RankStep>& steps, Rank rank, RankFigures& figures) {
+  RankSums sums;
+  for (const RankStep& step : steps) {
+    if (step.rank != rank) continue;
+    sums.duration_ns += step.duration_ns;
+    sums.compute_ns += step.compute_ns;
+    sums.update_ns += step.update_ns;
+    sums.load_ns += step.load_ns;
+    sums.communication_ns += step.communication_ns;
+    sums.wait_ns += step.wait_ns;
+    figures.peak_memory_bytes = std::max(figures.peak_memory_bytes, step.peak_memory_bytes);
+  }
+  return sums;
+}
+
+std::int64_t compute_ns(const RankTimeline& timeline, const std::vector<Instruction>& list) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (is_compute(list[i].op)) sum += timeline.instructions[i].end_ns - timeline.instructions[i].start_ns;
+  return sum;
+}
+
+void add_prediction(RankFigures& figures, const RunHeader& header) {
+  if (header.predicted.ranks.empty()) return;
+  const auto rank = static_cast<std::size_t>(figures.rank);
+  const RankTimeline& predicted = header.predicted.ranks[rank];
+  const auto step_ns = static_cast<double>(makespan_ns(header.predicted));
+  const auto& list = program(header.plan, "step").ranks[rank];
+  if (step_ns > 0) figures.predicted_bubble = 1 - static_cast<double>(compute_ns(predicted, list)) / step_ns;
+  figures.predicted_peak_memory_bytes = predicted.peak_memory_bytes;
+}
+
+void add_ranks(Figures& figures, const RunResults& results) {
+  const std::vector<RankStep> steps = warm(results.tables.ranks);
+  std::int64_t computing_ns = 0, available_ns = 0;
+  for (Rank rank = 0; rank < std::ssize(results.header.plan.cluster.ranks); ++rank) {
+    RankFigures row{.rank = rank, .host = results.header.places[static_cast<std::size_t>(rank)].host};
+    const RankSums sums = sums_of(steps, rank, row);
+    const auto share = [&](std::int64_t part_ns) {
+      return sums.duration_ns > 0 ? static_cast<double>(part_ns) / static_cast<double>(sums.duration_ns) : 0;
+    };
+    row.compute = share(sums.compute_ns);
+    row.update = share(sums.update_ns);
+    row.load = share(sums.load_ns);
+    row.communication = share(sums.communication_ns);
+    row.wait = share(sums.wait_ns);
+    row.bubble = sums.duration_ns > 0 ? 1 - row.compute : 0;
+    add_prediction(row, results.header);
+    if (sums.compute_ns > 0) available_ns += sums.duration_ns;
+    computing_ns += sums.compute_ns;
+    figures.ranks.push_back(row);
+  }
+  if (available_ns > 0) figures.bubble = 1 - static_cast<double>(computing_ns) / static_cast<double>(available_ns);
+}
+
+/// Rank by rank, since a killed run may lack the last steps of some.
+double mean_sent_bytes(const std::vector<RankStep>& steps, Rank rank, std::size_t link) {
+  std::int64_t bytes = 0, count = 0;
+  for (const RankStep& step : steps) {
+    if (step.rank != rank) continue;
+    bytes += step.sent_bytes[link];
+    ++count;
+  }
+  return count > 0 ? static_cast<double>(bytes) / static_cast<double>(count) : 0;
+}
+
+void add_traffic(Figures& figures, const RunResults& results) {
+  for (const LinkKind link : {LinkKind::intra_node, LinkKind::inter_node}) {
+    TrafficFigures row{.link = link};
+    const auto index = static_cast<std::size_t>(link);
+    for (const RankTimeline& rank : results.header.predicted.ranks)
+      row.predicted_bytes += static_cast<double>(rank.sent_bytes[index]);
+    for (Rank rank = 0; rank < std::ssize(results.header.plan.cluster.ranks); ++rank)
+      row.measured_bytes += mean_sent_bytes(results.tables.ranks, rank, index);
+    figures.traffic.push_back(row);
+  }
+}
+
+std::string layer_names(const Plan& plan, const Stage& stage) {
+  const auto name = [&](LayerId layer) { return plan.profile.model.layers[static_cast<std::size_t>(layer)].name; };
+  const std::string first = name(stage.layers.front());
+  return stage.layers.size() == 1 ? first : text(first, " to ", name(stage.layers.back()));
+}
+
+bool is_staged(Op op) { return is_compute(op) || op == Op::optimizer_step; }
+
+using WorkKey = std::pair<int, Op>;  ///< stage, op
+
+std::map<WorkKey, std::vector<double>> measured_works(const RunResults& results) {
+  std::map<WorkKey, std::vector<double>> durations;
+  if (results.tables.timeline.empty()) return durations;
+  const Program& step = program(results.header.plan, "step");
+  for (const InstructionRecord& row : warm(results.tables.timeline)) {
+    const Instruction& instruction =
+        step.ranks[static_cast<std::size_t>(row.rank)][static_cast<std::size_t>(row.instruction)];
+    if (is_staged(instruction.op))
+      durations[{instruction.stage, instruction.op}].push_back(
+          static_cast<double>(row.time.end_ns - row.time.start_ns) * 1e-9);
+  }
+  return durations;
+}
+
+void add_stages(Figures& figures, const RunResults& results) {
+  struct Predicted {
+    std::set<Rank> ranks;
+    double sum_s = 0;
+    int count = 0;
+  };
+  const Plan& plan = results.header.plan;
+  std::map<WorkKey, Predicted> works;
+  const Program& step = program(plan, "step");
+  for (Rank rank = 0; rank < std::ssize(step.ranks); ++rank)
+    for (const Instruction& instruction : step.ranks[static_cast<std::size_t>(rank)]) {
+      if (!is_staged(instruction.op)) continue;
+      Predicted& work = works[{instruction.stage, instruction.op}];
+      work.ranks.insert(rank);
+      work.sum_s += instruction_time(plan, instruction, rank);
+      ++work.count;
+    }
+  auto measured = measured_works(results);
+  for (const auto& [key, work] : works) {
+    const std::vector<double>& durations = measured[key];
+    figures.stages.push_back({key.second,
+                              key.first,
+                              layer_names(plan, plan.stages[static_cast<std::size_t>(key.first)]),
+                              {work.ranks.begin(), work.ranks.end()},
+                              work.sum_s / work.count,
+                              quantile(durations, 0.5),
+                              std::ssize(durations)});
+  }
+}
+
+void flag_oversubscription(Figures& figures, const RunHeader& header) {
+  std::map<std::string, std::pair<int, int>> hosts;  // ranks and cores
+  for (const RankPlace& place : header.places) {
+    auto& [ranks, cores] = hosts[place.host];
+    ++ranks;
+    cores = std::max(cores, place.cores);
+  }
+  for (const auto& [host, load] : hosts) {
+    const auto& [ranks, cores] = load;
+    if (cores > 0 && ranks * header.threads > cores)
+      figures.flags.push_back(text(host, " is oversubscribed: ", ranks, " ranks x ", header.threads, " threads on its ",
+                                   cores, " cores: times are not those of a machine of its own"));
+  }
+}
+
+void flag_prediction(Figures& figures) {
+  const double difference = relative_difference(figures.predicted_step_s, figures.step_median_s);
+  if (figures.steps == 0 || std::abs(difference) <= kBadPrediction) return;
+  figures.flags.push_back(text("the step takes ", difference > 0 ? "longer" : "less long", " than predicted by ",
+                               std::lround(100 * std::abs(difference)),
+                               " %: measure profile and cluster again under the run's conditions"));
+}
+
+void flag_state(Figures& figures, const RunResults& results) {
+  if (!results.merged) figures.flags.emplace_back("read from parts: the run has not ended, or it was killed");
+  if (figures.steps == 0) figures.flags.emplace_back("no step was recorded");
+  if (!std::isfinite(figures.last_loss)) figures.flags.emplace_back("the last loss is not finite: the run diverged");
+}
+
+}  // namespace
+
+double relative_difference(double predicted, double measured) {
+  if (predicted == measured) return 0;
+  return predicted > 0 ? (measured - predicted) / predicted : std::numeric_limits<double>::infinity();
+}
+
+Figures figures_of(const RunResults& results) {
+  Figures figures;
+  const RunHeader& header = results.header;
+  add_steps(figures, results);
+  if (!results.tables.evaluations.empty()) figures.evaluation = results.tables.evaluations.back();
+  figures.predicted_step_s = header.predicted.ranks.empty() ? header.plan.figures.step_s
+                                                            : static_cast<double>(makespan_ns(header.predicted)) * 1e-9;
+  if (!header.predicted.ranks.empty())
+    figures.predicted_bubble = bubble_fraction(header.predicted, program(header.plan, "step"));
+  add_ranks(figures, results);
+  add_traffic(figures, results);
+  add_stages(figures, results);
+  flag_state(figures, results);
+  flag_oversubscription(figures, header);
+  flag_prediction(figures);
+  return figures;
+}
+
+}  // namespace sluice

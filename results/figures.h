@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/storage/results_file.h"
+
+namespace sluice {
+
+/// What a rank did with its time, as shares of its steps (the first left out).
+struct RankFigures {
+  Rank rank = 0;
+  std::string host;
+  double compute = 0;        ///< forward and backward works
+  double update = 0;         ///< optimizer steps
+  double load = 0;           ///< images and labels
+  double communication = 0;  ///< starts of collectives
+  double wait = 0;           ///< waits for collectives
+  double bubble = 0;         ///< 1 - compute: all time in which the rank does not compute
+  double predicted_bubble = 0;
+  std::int64_t peak_memory_bytes = 0;
+  std::int64_t predicted_peak_memory_bytes = 0;
+};
+
+/// Payload of one step on one link class, summed over the senders.
+struct TrafficFigures {
+  LinkKind link = LinkKind::intra_node;
+  double predicted_bytes = 0;
+  double measured_bytes = 0;  ///< mean over the steps; a whole number if all are alike
+};
+
+/// One kind of work of one stage, per micro-batch (update: per step).
+struct StageFigures {
+  Op op = Op::forward;
+  int stage = 0;             ///< index into Plan::stages
+  std::string layers;        ///< "conv1 to pool2"
+  std::vector<Rank> ranks;   ///< that run it
+  double predicted_s = 0;    ///< mean over its instructions of instruction_time()
+  double measured_s = 0;     ///< median over its instructions in the recorded steps
+  std::int64_t samples = 0;  ///< instructions measured; 0: measured_s means nothing
+};
+
+/// What a run's record says, predicted beside measured.
+struct Figures {
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;
+  float first_loss = 0;
+  float last_loss = 0;
+  std::optional<Evaluation> evaluation;  ///< the last one
+  double step_median_s = 0;              ///< the first step is left out as warm-up if there are more
+  double step_p95_s = 0;
+  double images_per_s = 0;
+  double predicted_step_s = 0;
+  double bubble = 0;  ///< over the ranks that compute
+  double predicted_bubble = 0;
+  std::vector<RankFigures> ranks;
+  std::vector<TrafficFigures> traffic;  ///< by LinkKind
+  std::vector<StageFigures> stages;
+  std::vector<std::string> flags;  ///< what a reader should know before believing the numbers
+};
+
+/// A measured step whose time differs by more than this share from the prediction is flagged.
+inline constexpr double kBadPrediction = 0.25;
+
+[[nodiscard]] Figures figures_of(const RunResults& results);
+
+/// (measured - predicted) / predicted; 0 if nothing was predicted and nothing measured.
+[[nodiscard]] double relative_difference(double predicted, double measured);
+
+}  // namespace sluice

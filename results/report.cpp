@@ -1,0 +1,154 @@
+#include "results/report.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "results/figures.h"
+#include "results/picture.h"
+#include "results/text_table.h"
+
+namespace sluice {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+const char* name_of(LinkKind link) { return link == LinkKind::intra_node ? "inside nodes" : "between nodes"; }
+
+std::string joined(const std::vector<Rank>& ranks) {
+  std::string list;
+  for (const Rank rank : ranks) list += text(list.empty() ? "" : ",", rank);
+  return list;
+}
+
+std::string summary(const RunResults& results, const Figures& figures) {
+  const RunHeader& header = results.header;
+  const Plan& plan = header.plan;
+  std::string lines =
+      text("run            ", header.command_line, "\n", "started        ", header.started, ", seed ", header.seed,
+           ", ", header.threads, " threads per rank, ", header.device, "\n", "plan           ", plan.schedule, ", ",
+           plan.figures.cuts, " cuts, ", plan.cluster.ranks.size(), " ranks, ", plan.microbatches, " micro-batches of ",
+           plan.profile.model.microbatch, ", ", plan.status, " (", plan.method, ")\n", "steps          ", figures.steps,
+           " in ", figures.epochs, " epochs\n");
+  if (figures.steps > 0) lines += text("loss           ", figures.first_loss, " first, ", figures.last_loss, " last\n");
+  if (figures.evaluation)
+    lines += text("test accuracy  ", format_percent(figures.evaluation->accuracy), " of ", figures.evaluation->samples,
+                  " images, loss ", figures.evaluation->loss, ", after ", figures.evaluation->step, " steps\n");
+  if (figures.steps > 0)
+    lines +=
+        text("step           ", format_seconds(figures.step_median_s), " median, ", format_seconds(figures.step_p95_s),
+             " p95", figures.steps > 1 ? " (without the first, a warm-up)" : "", ", ",
+             format_exact(std::round(figures.images_per_s)), " images/s\n");
+  return lines;
+}
+
+std::string totals_table(const Figures& figures) {
+  return text_table({{"whole step", "predicted", "measured", "difference"},
+                     {"time", format_seconds(figures.predicted_step_s), format_seconds(figures.step_median_s),
+                      format_signed_percent(relative_difference(figures.predicted_step_s, figures.step_median_s))},
+                     {"bubble", format_percent(figures.predicted_bubble), format_percent(figures.bubble), ""}});
+}
+
+std::string stages_table(const Figures& figures) {
+  Rows rows{{"stage, per micro-batch", "layers", "ranks", "predicted", "measured", "difference"}};
+  for (const StageFigures& stage : figures.stages) {
+    const bool measured = stage.samples > 0;
+    rows.push_back({text(to_string(stage.op), " ", stage.stage), stage.layers, joined(stage.ranks),
+                    format_seconds(stage.predicted_s), measured ? format_seconds(stage.measured_s) : "-",
+                    measured ? format_signed_percent(relative_difference(stage.predicted_s, stage.measured_s)) : "-"});
+  }
+  return text_table(rows);
+}
+
+std::string traffic_table(const Figures& figures) {
+  Rows rows{{"payload bytes per step", "predicted", "measured", "difference"}};
+  for (const TrafficFigures& row : figures.traffic)
+    rows.push_back({name_of(row.link), format_exact(row.predicted_bytes), format_exact(row.measured_bytes),
+                    format_exact(row.measured_bytes - row.predicted_bytes)});
+  return text_table(rows);
+}
+
+std::string ranks_table(const Figures& figures) {
+  Rows rows{{"rank", "host", "compute", "update", "load", "communicate", "wait", "bubble", "predicted", "memory",
+             "predicted"}};
+  for (const RankFigures& rank : figures.ranks)
+    rows.push_back({text(rank.rank), rank.host, format_percent(rank.compute), format_percent(rank.update),
+                    format_percent(rank.load), format_percent(rank.communication), format_percent(rank.wait),
+                    format_percent(rank.bubble), format_percent(rank.predicted_bubble),
+                    format_mebibytes(rank.peak_memory_bytes), format_mebibytes(rank.predicted_peak_memory_bytes)});
+  return text_table(rows) + "  (bubble: all time without forward or backward work)\n";
+}
+
+std::string pictures(const RunResults& results) {
+  std::string lines;
+  const RunHeader& header = results.header;
+  if (!header.predicted.ranks.empty())
+    lines +=
+        text("\nthe step as predicted, ", format_seconds(static_cast<double>(makespan_ns(header.predicted)) * 1e-9),
+             "\n", picture(header.predicted, program(header.plan, "step")));
+  if (const auto measured = last_measured_step(results))
+    lines += text("\nstep ", measured->step, " as measured",
+                  measured->shift_ns.empty() ? ", each rank from its own begin" : "", "\n",
+                  picture(measured->timeline, program(header.plan, "step"), measured->shift_ns));
+  if (!lines.empty())
+    lines += "  (0-9 forward, a-z backward of micro-batch 0, 1, ...; U update; = load, send; . wait)\n";
+  return lines;
+}
+
+}  // namespace
+
+std::string report_text(const RunResults& results) {
+  const Figures figures = figures_of(results);
+  std::string flags;
+  for (const std::string& flag : figures.flags) flags += text("! ", flag, "\n");
+  return text(summary(results, figures), flags, "\n", totals_table(figures), "\n", stages_table(figures), "\n",
+              traffic_table(figures), "\n", ranks_table(figures), pictures(results));
+}
+
+std::string report_json(const RunResults& results) {
+  const Figures figures = figures_of(results);
+  nlohmann::ordered_json json{{"command_line", results.header.command_line},
+                              {"started", results.header.started},
+                              {"complete", results.merged},
+                              {"steps", figures.steps},
+                              {"epochs", figures.epochs},
+                              {"first_loss", figures.first_loss},
+                              {"last_loss", figures.last_loss},
+                              {"step_median_s", figures.step_median_s},
+                              {"step_p95_s", figures.step_p95_s},
+                              {"images_per_s", figures.images_per_s},
+                              {"predicted_step_s", figures.predicted_step_s},
+                              {"bubble", figures.bubble},
+                              {"predicted_bubble", figures.predicted_bubble},
+                              {"flags", figures.flags}};
+  if (figures.evaluation)
+    json["evaluation"] = {{"step", figures.evaluation->step},
+                          {"loss", figures.evaluation->loss},
+                          {"accuracy", figures.evaluation->accuracy},
+                          {"samples", figures.evaluation->samples}};
+  for (const StageFigures& stage : figures.stages)
+    json["stages"].push_back({{"work", to_string(stage.op)},
+                              {"stage", stage.stage},
+                              {"layers", stage.layers},
+                              {"ranks", stage.ranks},
+                              {"predicted_s", stage.predicted_s},
+                              {"measured_s", stage.samples > 0 ? nlohmann::json(stage.measured_s) : nlohmann::json()}});
+  for (const TrafficFigures& row : figures.traffic)
+    json["payload_bytes_per_step"][row.link == LinkKind::intra_node ? "intra_node" : "inter_node"] = {
+        {"predicted", row.predicted_bytes}, {"measured", row.measured_bytes}};
+  for (const RankFigures& rank : figures.ranks)
+    json["ranks"].push_back({{"rank", rank.rank},
+                             {"host", rank.host},
+                             {"compute", rank.compute},
+                             {"update", rank.update},
+                             {"load", rank.load},
+                             {"communication", rank.communication},
+                             {"wait", rank.wait},
+                             {"bubble", rank.bubble},
+                             {"predicted_bubble", rank.predicted_bubble},
+                             {"peak_memory_bytes", rank.peak_memory_bytes},
+                             {"predicted_peak_memory_bytes", rank.predicted_peak_memory_bytes}});
+  return json.dump(2) + "\n";
+}
+
+}  // namespace sluice

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "core/storage/results_file.h"
+
+namespace sluice {
+
+/// What `sluice report` prints: loss and accuracy, step time, images/s, shares
+/// of each rank's time, bytes per link class, predicted beside measured per
+/// stage and in total, flags, and a picture of a step.
+[[nodiscard]] std::string report_text(const RunResults& results);
+
+/// The same figures as one JSON object, without the pictures. Numbers that are
+/// not finite become null.
+[[nodiscard]] std::string report_json(const RunResults& results);
+
+}  // namespace sluice
