@@ -54,9 +54,9 @@ Plan build_plan(const PlanRequest& request) {
   append_stages(plan.stages, Work::backward, request.partition.backward_bounds);
 
   const int ranks = static_cast<int>(plan.cluster.ranks.size());
-  const ComputeLists step = generate_step(plan.schedule, plan.stages, ranks, plan.microbatches);
+  const Figure step = generate_step(plan.schedule, plan.stages, ranks, plan.microbatches);
   plan.programs.push_back(lower(plan, "step", step, request.algorithm));
-  const ComputeLists evaluate = generate_evaluate(plan.stages, ranks, plan.microbatches);
+  const Figure evaluate = generate_evaluate(plan.stages, ranks, plan.microbatches);
   plan.programs.push_back(lower(plan, "evaluate", evaluate, request.algorithm));
   return plan;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "core/cost_model.h"
 #include "core/error.h"
@@ -11,68 +12,71 @@
 namespace sluice {
 namespace {
 
-/// The compute lists run with free communication, one instruction after the other by start time.
+/// The figure's cells run with free communication, one after the other by start time.
 class FreeRun {
  public:
-  FreeRun(const Plan& plan, const DataFlow& flow, const ComputeLists& lists)
-      : plan_(plan), flow_(flow), lists_(lists), rank_free_s_(lists.size(), 0), start_s_(lists.size()) {}
+  FreeRun(const Plan& plan, const Figure& figure) : plan_(plan), figure_(figure), rank_free_s_(figure.size(), 0) {
+    for (const auto& cells : figure)
+      for (const Cell& cell : cells) depth_ = std::max(depth_, cell.position + 1);
+  }
 
   std::vector<std::vector<int>> order() {
-    std::vector<std::vector<int>> order(lists_.size());
+    std::vector<std::vector<int>> order(figure_.size());
     std::size_t remaining = 0;
-    for (const auto& list : lists_) remaining += list.size();
-    for (int position = 0; remaining > 0; ++position, --remaining) {
-      const Rank rank = next_rank(order);
-      run(lists_[at(rank)][order[at(rank)].size()], rank);
-      order[at(rank)].push_back(position);
+    for (const auto& cells : figure_) remaining += cells.size();
+    for (int number = 0; remaining > 0; ++number, --remaining) {
+      const auto [rank, start_s] = next(order);
+      const Cell& cell = figure_[at(rank)][order[at(rank)].size()];
+      rank_free_s_[at(rank)] = end_s_[key(cell)] = start_s + instruction_time(plan_, cell.instruction, rank);
+      order[at(rank)].push_back(number);
     }
     return order;
   }
 
  private:
-  Rank next_rank(const std::vector<std::vector<int>>& done) {
-    Rank best = kNone;
-    for (Rank rank = 0; rank < std::ssize(lists_); ++rank) {
+  using Key = std::tuple<Op, int, int>;  // op, position, micro-batch
+  static Key key(const Cell& cell) { return {cell.instruction.op, cell.position, cell.instruction.microbatch}; }
+
+  std::pair<Rank, double> next(const std::vector<std::vector<int>>& done) const {
+    std::pair<Rank, double> best{kNone, 0};
+    for (Rank rank = 0; rank < std::ssize(figure_); ++rank) {
       const std::size_t index = done[at(rank)].size();
-      if (index == lists_[at(rank)].size()) continue;
-      if (!start_s_[at(rank)]) start_s_[at(rank)] = start_of(lists_[at(rank)][index], rank);
-      if (start_s_[at(rank)] && (best == kNone || *start_s_[at(rank)] < *start_s_[at(best)])) best = rank;
+      if (index == figure_[at(rank)].size()) continue;
+      const auto start_s = start_of(figure_[at(rank)][index], rank);
+      if (start_s && (best.first == kNone || *start_s < best.second)) best = {rank, *start_s};
     }
-    if (best == kNone) throw infeasible("the schedule's compute lists wait for each other in a circle");
+    if (best.first == kNone) throw infeasible("the schedule's cells wait for each other in a circle");
     return best;
   }
 
-  /// Nothing while one of the values that it reads is still to be written.
-  std::optional<double> start_of(const Instruction& instruction, Rank rank) const {
-    double start_s = rank_free_s_[at(rank)];
-    for (const ValueUse& use : flow_.access(instruction, rank).reads) {
-      if (plan_.profile.model.tensors[at(use.value.tensor)].producer == kDataset) continue;
-      const auto written = written_s_.find(use);
-      if (written == written_s_.end()) return std::nullopt;
-      start_s = std::max(start_s, written->second);
-    }
-    return start_s;
+  /// Nothing while the cell that it follows has not run.
+  std::optional<double> start_of(const Cell& cell, Rank rank) const {
+    const auto before = predecessor(cell);
+    if (!before) return rank_free_s_[at(rank)];
+    const auto end_s = end_s_.find(*before);
+    if (end_s == end_s_.end()) return std::nullopt;
+    return std::max(rank_free_s_[at(rank)], end_s->second);
   }
 
-  void run(const Instruction& instruction, Rank rank) {
-    const double end_s = *start_s_[at(rank)] + instruction_time(plan_, instruction, rank);
-    for (const ValueUse& use : flow_.access(instruction, rank).writes) written_s_[use] = end_s;
-    rank_free_s_[at(rank)] = end_s;
-    start_s_[at(rank)].reset();
+  std::optional<Key> predecessor(const Cell& cell) const {
+    const int m = cell.instruction.microbatch;
+    if (cell.instruction.op == Op::forward && cell.position > 0) return Key{Op::forward, cell.position - 1, m};
+    if (cell.instruction.op == Op::backward)
+      return cell.position + 1 < depth_ ? Key{Op::backward, cell.position + 1, m} : Key{Op::forward, cell.position, m};
+    return std::nullopt;
   }
 
   const Plan& plan_;
-  const DataFlow& flow_;
-  const ComputeLists& lists_;
+  const Figure& figure_;
+  int depth_ = 0;
   std::vector<double> rank_free_s_;
-  std::vector<std::optional<double>> start_s_;  // of each rank's next instruction, once known
-  std::map<ValueUse, double> written_s_;
+  std::map<Key, double> end_s_;
 };
 
 }  // namespace
 
-std::vector<std::vector<int>> linear_order(const Plan& plan, const DataFlow& flow, const ComputeLists& lists) {
-  return FreeRun(plan, flow, lists).order();
+std::vector<std::vector<int>> linear_order(const Plan& plan, const Figure& figure) {
+  return FreeRun(plan, figure).order();
 }
 
 }  // namespace sluice

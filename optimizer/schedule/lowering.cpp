@@ -12,10 +12,9 @@
 namespace sluice {
 namespace {
 
-// Why the result cannot hang. Let G be the linear order of the compute lists,
-// and run the program so: each rank runs ahead as far as starts and loads let
-// it, which never block; otherwise the instructions run in the order of G, each
-// after the waits in front of it.
+// Why the result cannot hang. Let G be the linear order of the figure, and run the program so: each rank runs ahead as
+// far as starts and loads let it, which never block; otherwise the instructions run in the order of G, each after the
+// waits in front of it.
 //   A multicast's root starts right after the instruction p that made the
 // payload. Each receiver's start follows directly an instruction i with
 // G(i) < G(p), or stands at the head of its program. So when p is done, all
@@ -42,17 +41,26 @@ struct Insertion {
 
 class Lowering {
  public:
-  Lowering(Plan& plan, const ComputeLists& lists, MulticastAlgorithm algorithm)
+  Lowering(Plan& plan, const Figure& figure, MulticastAlgorithm algorithm)
       : plan_(plan),
-        lists_(lists),
         algorithm_(algorithm),
         flow_(plan),
-        order_(linear_order(plan, flow_, lists)),
-        insertions_(lists.size()) {}
+        lists_(figure.size()),
+        order_(figure.size()),
+        insertions_(figure.size()) {
+    const std::vector<std::vector<int>> order = linear_order(plan, figure);
+    for (std::size_t rank = 0; rank < figure.size(); ++rank)
+      for (std::size_t i = 0; i < figure[rank].size(); ++i) {
+        if (figure[rank][i].instruction.stage == kNone) continue;
+        lists_[rank].push_back(figure[rank][i].instruction);
+        order_[rank].push_back(order[rank][i]);
+      }
+  }
 
   Program run(const std::string& name) {
     find_first_reads();
-    for (const auto& [rank, index] : in_order()) {
+    for (const auto& [order, place] : in_order()) {
+      const auto [rank, index] = place;
       const Instruction& instruction = lists_[at(rank)][at(index)];
       for (const ValueUse& use : flow_.access(instruction, rank).writes) send_value(use, rank, index);
       if (instruction.op == Op::optimizer_step) send_weights(plan_.stages[at(instruction.stage)], rank, index);
@@ -63,12 +71,11 @@ class Lowering {
  private:
   using FirstReads = std::map<Rank, int>;  // rank -> index of the first instruction that reads a value
 
-  [[nodiscard]] std::vector<std::pair<Rank, int>> in_order() const {
-    std::size_t count = 0;
-    for (const auto& list : lists_) count += list.size();
-    std::vector<std::pair<Rank, int>> places(count);
+  /// Rank and index of every instruction, by G.
+  [[nodiscard]] std::map<int, std::pair<Rank, int>> in_order() const {
+    std::map<int, std::pair<Rank, int>> places;
     for (Rank rank = 0; rank < std::ssize(lists_); ++rank)
-      for (int i = 0; i < std::ssize(lists_[at(rank)]); ++i) places[at(order_[at(rank)][at(i)])] = {rank, i};
+      for (int i = 0; i < std::ssize(lists_[at(rank)]); ++i) places[order_[at(rank)][at(i)]] = {rank, i};
     return places;
   }
 
@@ -193,18 +200,18 @@ class Lowering {
   }
 
   Plan& plan_;
-  const ComputeLists& lists_;
   const MulticastAlgorithm algorithm_;
   const DataFlow flow_;
-  const std::vector<std::vector<int>> order_;  // G by rank and index
+  std::vector<std::vector<Instruction>> lists_;  // the figure's cells with work, by rank
+  std::vector<std::vector<int>> order_;          // their G
   std::map<ValueUse, FirstReads> first_reads_;
   std::vector<std::vector<Insertion>> insertions_;  // by rank
 };
 
 }  // namespace
 
-Program lower(Plan& plan, const std::string& name, const ComputeLists& lists, MulticastAlgorithm algorithm) {
-  return Lowering(plan, lists, algorithm).run(name);
+Program lower(Plan& plan, const std::string& name, const Figure& figure, MulticastAlgorithm algorithm) {
+  return Lowering(plan, figure, algorithm).run(name);
 }
 
 }  // namespace sluice

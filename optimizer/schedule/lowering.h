@@ -4,7 +4,7 @@
 
 namespace sluice {
 
-/// Completes compute lists to a program: the only place that inserts loads and
+/// Completes a figure to a program: the only place that inserts loads and
 /// communication. Appends the groups and transfers that it needs to the plan's
 /// tables (equal ones are shared between programs).
 ///
@@ -14,7 +14,6 @@ namespace sluice {
 /// optimizer step the weights of each displaced layer (with parameters) go to
 /// the other owners that run it.
 /// @param plan  stages, profile, cluster, microbatches and receive_ahead are set
-[[nodiscard]] Program lower(Plan& plan, const std::string& name, const ComputeLists& lists,
-                            MulticastAlgorithm algorithm);
+[[nodiscard]] Program lower(Plan& plan, const std::string& name, const Figure& figure, MulticastAlgorithm algorithm);
 
 }  // namespace sluice
