@@ -1,0 +1,110 @@
+#include "optimizer/schedule/generators.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/index.h"
+#include "core/simulator.h"
+#include "core/text.h"
+#include "tests/unit/schedule/examples.h"
+
+namespace sluice {
+namespace {
+
+/// Rows of a golden file: "rank 0 | F0 F1 . B0 B0", one column per time unit.
+std::vector<std::string> golden_rows(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(file, line);)
+    if (!line.starts_with('#')) rows.push_back(line);
+  return rows;
+}
+
+/// The compute of a rank over time, one cell per nanosecond.
+std::string row(const Plan& plan, const Timeline& timeline, Rank rank) {
+  std::vector<std::string> cells(static_cast<std::size_t>(makespan_ns(timeline)), ".");
+  const std::vector<Instruction>& list = program(plan, "step").ranks[at(rank)];
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const InstructionTime& time = timeline.ranks[at(rank)].instructions[i];
+    if (is_compute(list[i].op))
+      for (std::int64_t t = time.start_ns; t < time.end_ns; ++t)
+        cells[static_cast<std::size_t>(t)] = text(list[i].op == Op::forward ? 'F' : 'B', list[i].microbatch);
+  }
+  std::string row = text("rank ", rank, " |");
+  for (const std::string& cell : cells) row += text(' ', cell, cell.size() == 1 ? " " : "");
+  return row.substr(0, row.find_last_not_of(' ') + 1);
+}
+
+class PublishedFigure : public testing::TestWithParam<const char*> {};
+
+TEST_P(PublishedFigure, is_reproduced_by_four_workers_and_eight_microbatches) {
+  const Plan plan = examples::textbook_plan(GetParam(), 4, 8, 1e-9, 2e-9);
+  const Timeline timeline = simulate(plan);
+  const std::vector<std::string> rows = golden_rows(text("tests/data/schedules/", GetParam(), "_4x8.txt"));
+  ASSERT_EQ(rows.size(), 4U);
+  for (Rank rank = 0; rank < 4; ++rank) EXPECT_EQ(row(plan, timeline, rank), rows[at(rank)]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, PublishedFigure, testing::Values("1f1b", "gpipe"),
+                         [](const auto& info) { return text(info.param); });
+
+/// Cells with work; "." for those that only pace.
+std::string cells(const Plan& plan, const std::vector<Cell>& row) {
+  std::string cells;
+  for (const Cell& c : row)
+    cells += text(cells.empty() ? "" : " ", c.instruction.stage == kNone ? "." : cell(plan, c.instruction));
+  return cells;
+}
+
+Plan stages_of(const Partition& partition) {
+  const int layers = partition.forward_bounds.back();
+  const Profile profile = examples::chain(layers, 1e-9, 1e-9);
+  const Cluster cluster = uniform_cluster(1, 4, {}, {});
+  return build_plan(
+      {.profile = profile, .cluster = cluster, .schedule = "gpipe", .microbatches = 1, .partition = partition});
+}
+
+TEST(Generators, one_worker_alternates_forward_and_backward_in_the_sequential_reference) {
+  const Plan plan = stages_of({{0, 3}, {0, 3}});
+  EXPECT_EQ(cells(plan, generate_step("sequential", plan.stages, 4, 3)[0]), "0F0 0B0 0F1 0B1 0F2 0B2 U0");
+}
+
+TEST(Generators, sequential_over_several_workers_is_infeasible) {
+  const Plan plan = stages_of({{0, 1, 3}, {0, 1, 3}});
+  try {
+    (void)generate_step("sequential", plan.stages, 4, 3);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::infeasible);
+  }
+}
+
+TEST(Generators, fewer_microbatches_than_workers_warm_up_with_what_there_is) {
+  const Plan plan = stages_of({{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}});
+  const Figure figure = generate_step("1f1b", plan.stages, 4, 2);
+  EXPECT_EQ(cells(plan, figure[0]), "0F0 0F1 0B0 0B1 U0");
+  EXPECT_EQ(cells(plan, figure[2]), "2F0 2F1 2B0 2B1 U2");
+  EXPECT_EQ(cells(plan, figure[3]), "3F0 3B0 3F1 3B1 U3");
+}
+
+TEST(Generators, a_worker_without_forward_or_backward_keeps_its_pace) {
+  const Plan plan = stages_of({{0, 1, 1, 3}, {0, 0, 2, 3}});
+  const Figure figure = generate_step("1f1b", plan.stages, 4, 2);
+  EXPECT_EQ(cells(plan, figure[0]), "0F0 0F1 . .");
+  EXPECT_EQ(cells(plan, figure[1]), ". . 1B0 1B1 U1");
+  EXPECT_EQ(cells(plan, figure[2]), "2F0 2B0 2F1 2B1 U2");
+  EXPECT_EQ(cells(plan, figure[3]), "");
+  EXPECT_EQ(cells(plan, generate_evaluate(plan.stages, 4, 2)[2]), "2F0 . 2F1 .");
+}
+
+TEST(Generators, an_unknown_schedule_is_bad_input) {
+  const Plan plan = stages_of({{0, 3}, {0, 3}});
+  EXPECT_THROW((void)generate_step("zigzag", plan.stages, 4, 3), Error);
+}
+
+}  // namespace
+}  // namespace sluice

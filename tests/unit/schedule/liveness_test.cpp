@@ -1,0 +1,113 @@
+#include "core/liveness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/index.h"
+#include "core/simulator.h"
+#include "tests/unit/schedule/examples.h"
+
+namespace sluice {
+namespace {
+
+TensorId tensor_named(const Plan& plan, const std::string& name) {
+  const auto& tensors = plan.profile.model.tensors;
+  return static_cast<TensorId>(
+      std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; }) - tensors.begin());
+}
+
+int slots(const Plan& plan, Rank rank, const std::string& tensor) {
+  for (const SlotClass& slots : plan_buffers(plan, program(plan, "step"), rank).classes)
+    if (slots.value == ValueClass{Payload::activation, tensor_named(plan, tensor), kNone}) return slots.slots;
+  return 0;
+}
+
+TEST(Liveness, keeps_as_many_microbatches_as_the_schedule_has_in_flight) {
+  for (int workers = 1; workers <= 6; ++workers)
+    for (int microbatches = 1; microbatches <= 9; ++microbatches)
+      for (int k = 0; k < workers; ++k) {
+        SCOPED_TRACE(testing::Message() << "K=" << workers << ", M=" << microbatches << ", k=" << k);
+        const std::string stash = "aux" + std::to_string(k);
+        EXPECT_EQ(slots(examples::textbook_plan("1f1b", workers, microbatches), k, stash),
+                  std::min(microbatches, workers - k));
+        EXPECT_EQ(slots(examples::textbook_plan("gpipe", workers, microbatches), k, stash), microbatches);
+      }
+}
+
+/// Position of the layer's stage among those with any work, and how many there are.
+std::pair<int, int> position_and_depth(const Plan& plan, int stage) {
+  std::set<int> used;
+  for (const Stage& s : plan.stages) used.insert(s.index);
+  return {static_cast<int>(std::distance(used.begin(), used.find(plan.stages[at(stage)].index))),
+          static_cast<int>(used.size())};
+}
+
+TEST(Liveness, a_displaced_layer_keeps_what_the_lower_of_its_workers_keeps_and_receives_ahead) {
+  int most_beyond = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    const Plan plan = examples::random_plan(seed);
+    if (plan.schedule != "1f1b") continue;
+    const DataFlow flow(plan);
+    for (const Tensor& tensor : plan.profile.model.tensors) {
+      if (tensor.producer == kDataset) continue;
+      const int forward = flow.forward_stage(tensor.producer), backward = flow.backward_stage(tensor.producer);
+      const auto [j, depth] = position_and_depth(plan, forward);
+      const int k = position_and_depth(plan, backward).first;
+      const int rule = depth - std::min(j, k);
+      for (const int stage : {forward, backward})
+        most_beyond = std::max(most_beyond, slots(plan, plan.stages[at(stage)].owners.front(), tensor.name) - rule);
+    }
+  }
+  // One that arrives while another leaves, and receive_ahead = 1.
+  EXPECT_EQ(most_beyond, 2);
+}
+
+TEST(Liveness, uses_exactly_as_many_slots_as_lifetimes_overlap) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Plan plan = examples::random_plan(seed);
+    for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank) {
+      const BufferPlan buffers = plan_buffers(plan, plan.programs[0], rank);
+      for (const SlotClass& slots : buffers.classes) {
+        int most = 0;
+        for (int i = 0; i < std::ssize(plan.programs[0].ranks[at(rank)]); ++i) {
+          std::vector<int> occupied;
+          for (const Lifetime& lifetime : buffers.lifetimes)
+            if (lifetime.value == slots.value && lifetime.first <= i && i <= lifetime.last)
+              occupied.push_back(lifetime.slot);
+          most = std::max(most, static_cast<int>(occupied.size()));
+          std::sort(occupied.begin(), occupied.end());
+          ASSERT_EQ(std::adjacent_find(occupied.begin(), occupied.end()), occupied.end())
+              << "two values in one slot, seed " << seed << ", rank " << rank << ", instruction " << i;
+        }
+        ASSERT_EQ(slots.slots, most) << "seed " << seed << ", rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(Liveness, adds_up_the_memory_of_a_small_pipeline) {
+  // Two workers of two layers, outputs 100 B, auxiliaries 10 B, input 100 B, labels 4 B, parameters 40 B a layer.
+  Profile profile = examples::chain(4, 1e-9, 1e-9);
+  for (LayerCost& cost : profile.costs) cost.packed_bytes = 50;
+  profile.costs[1].workspace_bytes = 7;
+  const Cluster cluster = uniform_cluster(1, 2, {}, {});
+  const Plan plan = build_plan({.profile = profile,
+                                .cluster = cluster,
+                                .schedule = "gpipe",
+                                .microbatches = 3,
+                                .partition = examples::even_partition(4, 2)});
+  const MemoryUse use = memory_use(plan, 0);
+  EXPECT_EQ(use.parameters, 2 * (40 + 50));
+  EXPECT_EQ(use.gradients, 2 * 40);
+  EXPECT_EQ(use.optimizer_state, 2 * 40);
+  EXPECT_EQ(use.workspace, 7 + 2 * 100) << "the gradient of layer 0's output goes through scratch";
+  // Rank 0 runs X0 0F0 +T0.0 +T1.0 X1 0F1 +T0.1 +T1.1 X2 -T0.0 0F2 +T0.2 +T1.2 -T0.1 -T1.0 0B0 -T0.2 -T1.1 0B1 ...
+  // Three micro-batches of input, layer 0's output and both auxiliaries wait for their backward. Layer 1's output
+  // stays until its send T0 is waited for: two at once. The receives T1 of its gradient are three at once.
+  EXPECT_EQ(use.buffers, 3 * (100 + 100 + 10 + 10) + 2 * 100 + 3 * 100);
+}
+
+}  // namespace
+}  // namespace sluice
