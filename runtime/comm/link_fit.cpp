@@ -12,54 +12,55 @@
 namespace sluice {
 namespace {
 
-void check_samples(std::span<const LinkSample> samples) {
-  for (const LinkSample& sample : samples)
-    if (!std::isfinite(sample.seconds) || sample.seconds <= 0 || sample.bytes < 0)
-      throw runtime_fault(
-          text("a message of ", sample.bytes, " bytes took ", sample.seconds, " s, expected more than 0"));
-  const auto [least, most] = std::minmax_element(samples.begin(), samples.end(),
-                                                 [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
-  if (samples.empty() || least->bytes == most->bytes)
-    throw runtime_fault(text(samples.size(), " messages of one size do not tell latency and bandwidth apart"));
+constexpr std::int64_t kSmallRange = 64;  // times the smallest size
+constexpr std::int64_t kLargeRange = 16;  // times below the largest size
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
-/// Minimises sum ((latency + bytes * slope) / seconds - 1)^2.
-LinkClass least_squares(std::span<const LinkSample> samples) {
-  double w = 0, wn = 0, wnn = 0, wt = 0, wnt = 0;  // weighted sums of 1, n, n^2, t, n t
-  for (const auto& [bytes, seconds] : samples) {
-    const auto n = static_cast<double>(bytes);
-    const double weight = 1 / (seconds * seconds);
-    w += weight;
-    wn += weight * n;
-    wnn += weight * n * n;
-    wt += weight * seconds;
-    wnt += weight * n * seconds;
-  }
-  const double determinant = w * wnn - wn * wn;
-  double latency = (wnn * wt - wn * wnt) / determinant;
-  double slope = (w * wnt - wn * wt) / determinant;
-  // On the edge of what is possible the best fit has one figure only.
-  if (latency < 0) {
-    latency = 0;
-    slope = wnt / wnn;
-  } else if (slope <= 0) {
-    latency = wt / w;
-    slope = 0;
-  }
-  return {latency, slope > 0 ? 1 / slope : std::numeric_limits<double>::infinity()};
+void check_samples(std::span<const LinkSample> samples) {
+  if (samples.empty()) throw runtime_fault("no messages were measured");
+  for (const auto& [bytes, seconds] : samples)
+    if (!std::isfinite(seconds) || seconds <= 0 || bytes <= 0)
+      throw runtime_fault(text("a message of ", bytes, " bytes took ", seconds, " s, both must be above 0"));
 }
 
 }  // namespace
 
 LinkFit fit_link(std::span<const LinkSample> samples) {
   check_samples(samples);
-  LinkFit fit{.link = least_squares(samples)};
+  std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
+  std::int64_t largest = 0;
+  for (const auto& [bytes, seconds] : samples) {
+    smallest = std::min(smallest, bytes);
+    largest = std::max(largest, bytes);
+  }
+  if (largest / kLargeRange <= smallest * kSmallRange)
+    throw runtime_fault(
+        text("messages of ", smallest, " to ", largest, " bytes do not tell latency and bandwidth apart"));
+
+  std::vector<double> latencies;
+  for (const auto& [bytes, seconds] : samples)
+    if (bytes <= smallest * kSmallRange) latencies.push_back(seconds);
+  LinkFit fit;
+  fit.link.latency_s = median(latencies);
+
+  std::vector<double> bandwidths;
+  for (const auto& [bytes, seconds] : samples) {
+    if (bytes < largest / kLargeRange) continue;
+    const double moving_s = seconds - fit.link.latency_s;
+    bandwidths.push_back(moving_s > 0 ? static_cast<double>(bytes) / moving_s
+                                      : std::numeric_limits<double>::infinity());
+  }
+  fit.link.bandwidth_bytes_per_s = median(bandwidths);
+
   std::vector<double> errors;
-  for (const LinkSample& sample : samples)
-    errors.push_back(std::abs(message_time(fit.link, sample.bytes) / sample.seconds - 1));
-  std::sort(errors.begin(), errors.end());
-  fit.median_error = errors[errors.size() / 2];
-  fit.largest_error = errors.back();
+  for (const auto& [bytes, seconds] : samples) errors.push_back(std::abs(message_time(fit.link, bytes) / seconds - 1));
+  fit.median_error = median(errors);
+  fit.largest_error = *std::max_element(errors.begin(), errors.end());
   return fit;
 }
 

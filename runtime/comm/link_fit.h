@@ -20,10 +20,13 @@ struct LinkFit {
   double largest_error = 0;
 };
 
-/// Least squares of the relative errors of message_time (Hockney 1994), so that 8
-/// bytes weigh as much as 16 MiB. Latency is never below 0; times that do not grow
-/// with the size give an infinite bandwidth.
-/// @param samples  at least two sizes, all times above 0
+/// Latency is the median time of small messages (up to 64 times the smallest),
+/// bandwidth the median of bytes / (time - latency) of large ones (from 1/16 of the
+/// largest). Hockney's line (1994) holds at its ends only: in between MPI changes
+/// its protocol and rate limiters let a burst pass, and a regression over all sizes
+/// lets that decide both figures. What the middle sizes lose is in the errors.
+/// Large messages that take no longer than small ones give an infinite bandwidth.
+/// @param samples  of sizes that differ by more than a factor of 1024, all above 0, as are the times
 /// @throws Error (runtime fault) otherwise.
 [[nodiscard]] LinkFit fit_link(std::span<const LinkSample> samples);
 

@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct ProbeSettings {
-  std::int64_t largest_bytes = std::int64_t{16} << 20;  ///< messages of 8 B up to this
+  std::int64_t largest_bytes = std::int64_t{16} << 20;  ///< messages of 8 B up to this, above 8 KiB
   int most_pairs = 4;                                   ///< per link class
   /// Gets rank 0's lines for people: figures with their fit errors, and what could not be measured.
   std::function<void(const std::string&)> log;

@@ -23,60 +23,51 @@ std::vector<LinkSample> samples_of(const LinkClass& link, double noise = 0, unsi
 }
 
 TEST(LinkFit, finds_the_figures_of_exact_times) {
-  for (const LinkClass& link : {LinkClass{1e-6, 1e10}, LinkClass{50e-6, 1.25e8}, LinkClass{0, 3e9}}) {
+  for (const LinkClass& link : {LinkClass{1e-6, 1e10}, LinkClass{50e-6, 1.25e8}, LinkClass{300e-6, 3e9}}) {
     const LinkFit fit = fit_link(samples_of(link));
-    EXPECT_NEAR(fit.link.latency_s, link.latency_s, 1e-9 * link.latency_s + 1e-15);
-    EXPECT_NEAR(fit.link.bandwidth_bytes_per_s / link.bandwidth_bytes_per_s, 1, 1e-9);
-    EXPECT_LT(fit.largest_error, 1e-6);
+    EXPECT_NEAR(fit.link.latency_s / link.latency_s, 1, 0.03);  // the small messages' own bytes
+    EXPECT_NEAR(fit.link.bandwidth_bytes_per_s / link.bandwidth_bytes_per_s, 1, 1e-3);
+    EXPECT_LT(fit.median_error, 0.03);
   }
 }
 
-// Absolute least squares would let the large messages' noise swallow the latency.
-TEST(LinkFit, tells_small_and_large_messages_within_the_noise) {
+TEST(LinkFit, stays_within_the_noise) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const LinkClass link{2e-6, 5e9};
     const LinkFit fit = fit_link(samples_of(link, 0.1, seed));
-    EXPECT_NEAR(fit.link.latency_s / link.latency_s, 1, 0.1);
-    EXPECT_NEAR(fit.link.bandwidth_bytes_per_s / link.bandwidth_bytes_per_s, 1, 0.15);
-    EXPECT_LE(fit.median_error, 0.1);
+    EXPECT_NEAR(fit.link.latency_s / link.latency_s, 1, 0.15);
+    EXPECT_NEAR(fit.link.bandwidth_bytes_per_s / link.bandwidth_bytes_per_s, 1, 0.12);
+    EXPECT_LE(fit.median_error, 0.15);
     EXPECT_LE(fit.median_error, fit.largest_error);
   }
 }
 
-TEST(LinkFit, is_no_worse_than_any_neighbouring_figures) {
-  const auto cost = [](const LinkClass& link, const std::vector<LinkSample>& samples) {
-    double sum = 0;
-    for (const LinkSample& s : samples) sum += std::pow(message_time(link, s.bytes) / s.seconds - 1, 2);
-    return sum;
-  };
-  for (unsigned seed = 0; seed < 50; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const std::vector<LinkSample> samples = samples_of({3e-6, 2e9}, 0.5, seed);
-    const LinkClass best = fit_link(samples).link;
-    for (const double a : {0.99, 1.0, 1.01})
-      for (const double b : {0.99, 1.0, 1.01})
-        EXPECT_LE(cost(best, samples),
-                  cost({best.latency_s * a, best.bandwidth_bytes_per_s * b}, samples) * (1 + 1e-12));
-  }
+// A 1 Gb/s link behind a rate limiter with a burst of 128 KiB, as measured [us].
+TEST(LinkFit, is_not_misled_by_bursts_at_the_middle_sizes) {
+  std::vector<LinkSample> samples{{8, 6.5},       {32, 6.5},        {128, 6.5},       {512, 6.6},
+                                  {2048, 7.2},    {8192, 32},       {32768, 139},     {131072, 563},
+                                  {524288, 4375}, {2097152, 20052}, {8388608, 75478}, {16777216, 148265}};
+  for (LinkSample& sample : samples) sample.seconds *= 1e-6;
+  const LinkFit fit = fit_link(samples);
+  EXPECT_NEAR(fit.link.latency_s, 6.5e-6, 0.2e-6);
+  EXPECT_NEAR(fit.link.bandwidth_bytes_per_s, 125e6, 0.15 * 125e6);
+  EXPECT_GT(fit.largest_error, 0.5);
 }
 
-TEST(LinkFit, keeps_latency_and_bandwidth_possible) {
-  // A line through these times would start below 0.
-  const LinkFit cheap_start = fit_link(std::vector<LinkSample>{{1000, 1e-9}, {2000, 1e-6}, {4000, 3e-6}});
-  EXPECT_GE(cheap_start.link.latency_s, 0);
-  EXPECT_GT(cheap_start.link.bandwidth_bytes_per_s, 0);
-  // And this one would fall.
-  const LinkFit falling = fit_link(std::vector<LinkSample>{{8, 3e-6}, {8000, 2e-6}});
-  EXPECT_GT(falling.link.latency_s, 0);
-  EXPECT_EQ(falling.link.bandwidth_bytes_per_s, std::numeric_limits<double>::infinity());
+TEST(LinkFit, gives_no_limit_to_a_link_whose_large_messages_take_no_longer) {
+  const LinkFit fit = fit_link(std::vector<LinkSample>{{8, 3e-6}, {1 << 20, 2e-6}});
+  EXPECT_EQ(fit.link.latency_s, 3e-6);
+  EXPECT_EQ(fit.link.bandwidth_bytes_per_s, std::numeric_limits<double>::infinity());
 }
 
 TEST(LinkFit, refuses_samples_that_cannot_tell) {
   EXPECT_THROW((void)fit_link({}), Error);
   EXPECT_THROW((void)fit_link(std::vector<LinkSample>{{8, 1e-6}, {8, 2e-6}}), Error);
-  EXPECT_THROW((void)fit_link(std::vector<LinkSample>{{8, 1e-6}, {16, 0}}), Error);
-  EXPECT_THROW((void)fit_link(std::vector<LinkSample>{{8, 1e-6}, {16, std::nan("")}}), Error);
+  EXPECT_THROW((void)fit_link(std::vector<LinkSample>{{8, 1e-6}, {8192, 2e-6}}), Error);
+  EXPECT_THROW((void)fit_link(std::vector<LinkSample>{{8, 1e-6}, {1 << 20, 0}}), Error);
+  EXPECT_THROW((void)fit_link(std::vector<LinkSample>{{0, 1e-6}, {1 << 20, 1e-3}}), Error);
+  EXPECT_THROW((void)fit_link(std::vector<LinkSample>{{8, 1e-6}, {1 << 20, std::nan("")}}), Error);
 }
 
 }  // namespace

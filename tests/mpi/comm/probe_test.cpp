@@ -38,7 +38,7 @@ TEST(Probe, gives_all_ranks_the_same_valid_cluster) {
 
 TEST(Probe, leaves_the_byte_counts_of_the_run_alone) {
   Communicator world = Communicator::world();
-  (void)probe(world, {.largest_bytes = 1 << 10, .log = {}});
+  (void)probe(world, {.largest_bytes = 1 << 14, .log = {}});
   EXPECT_EQ(world.sent_bytes(), (LinkBytes{0, 0}));
   EXPECT_EQ(world.received_bytes(), (LinkBytes{0, 0}));
 }
@@ -47,7 +47,7 @@ TEST(Probe, says_on_rank_0_what_it_measured_and_what_it_could_not) {
   Communicator world = Communicator::world();
   std::string lines;
   const Cluster cluster =
-      probe(world, {.largest_bytes = 1 << 10, .log = [&](const std::string& line) { lines += line + "\n"; }});
+      probe(world, {.largest_bytes = 1 << 14, .log = [&](const std::string& line) { lines += line + "\n"; }});
   if (world.rank() != 0) {
     EXPECT_EQ(lines, "");
     return;
