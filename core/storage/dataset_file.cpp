@@ -151,8 +151,9 @@ void DatasetReader::read_rows(Split split, std::span<const std::int64_t> rows, s
     if (rows[i] < 0 || rows[i] >= size(split))
       throw bad_input(text(path_, ": row ", rows[i], " of part ", to_string(split), ", which has ", size(split)));
     const std::int64_t bytes = kind_.image_bytes();
-    read_exactly(file_, images + static_cast<std::int64_t>(i) * bytes, bytes, part.offset + rows[i] * bytes, path_);
-    labels[i] = part.labels[static_cast<std::size_t>(rows[i])];
+    if (images != nullptr)
+      read_exactly(file_, images + static_cast<std::int64_t>(i) * bytes, bytes, part.offset + rows[i] * bytes, path_);
+    if (labels != nullptr) labels[i] = part.labels[static_cast<std::size_t>(rows[i])];
   }
 }
 

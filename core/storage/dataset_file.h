@@ -52,8 +52,8 @@ class DatasetReader {
   [[nodiscard]] const std::vector<double>& standard_deviation() const { return standard_deviation_; }  ///< (C), above 0
 
   /// @param rows    each 0 to size(split) - 1, in any order
-  /// @param images  (rows, H, W, C), overwritten
-  /// @param labels  (rows), overwritten
+  /// @param images  (rows, H, W, C), overwritten; null: not wanted
+  /// @param labels  (rows), overwritten; null: not wanted
   /// @throws Error (bad input) for a row out of range, (runtime fault) if the disk fails
   void read_rows(Split split, std::span<const std::int64_t> rows, std::uint8_t* images, std::int32_t* labels) const;
 
