@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/model.h"
+#include "core/storage/dataset_file.h"
+
+namespace sluice {
+
+/// Feeds micro-batches to a rank. The global batch is a list of dataset rows;
+/// micro-batch m holds rows [m B, (m + 1) B) of it. Every rank that reads input
+/// or labels has its own loader: nothing is sent.
+class DataLoader {
+ public:
+  /// @throws Error (bad input) naming file and model if image shape or classes differ, or if the training part is
+  /// smaller than one global batch of `microbatches`.
+  DataLoader(const std::string& path, const Model& model, int microbatches);
+
+  [[nodiscard]] std::int64_t samples(Split split) const { return reader_.size(split); }
+  [[nodiscard]] std::int64_t image_elements() const { return reader_.kind().image_bytes(); }
+  [[nodiscard]] std::int64_t global_batch() const { return microbatches_ * microbatch_; }
+
+  /// Chooses the rows of the next global batch; if they are fewer than that, the rest is padding.
+  void begin_batch(Split split, std::span<const std::int64_t> rows);
+
+  /// Samples of a micro-batch that are not padding.
+  [[nodiscard]] std::int64_t valid_samples(int microbatch) const;
+
+  /// (N, H, W, C), each pixel (p/255 - mean) / std of its channel; padding is 0.
+  void load_images(int microbatch, std::span<float> images);
+  /// (N); padding is 0.
+  void load_labels(int microbatch, std::span<std::int32_t> labels);
+
+ private:
+  [[nodiscard]] std::span<const std::int64_t> rows(int microbatch) const;
+
+  DatasetReader reader_;
+  std::int64_t microbatch_;
+  std::int64_t microbatches_;
+  Split split_ = Split::train;
+  std::vector<std::int64_t> rows_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<float> scale_, shift_;  ///< per channel: normalised = p scale + shift
+};
+
+}  // namespace sluice

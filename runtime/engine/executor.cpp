@@ -1,0 +1,342 @@
+#include "runtime/engine/executor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "core/error.h"
+#include "core/index.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+/// The layers that `rank` runs in any work, each with the gradients of those that it updates.
+std::map<LayerId, LayerRuntime> make_layers(const Plan& plan, Rank rank, Device& device) {
+  std::map<LayerId, bool> updates;
+  for (const Stage& stage : plan.stages)
+    if (std::find(stage.owners.begin(), stage.owners.end(), rank) != stage.owners.end())
+      for (const LayerId layer : stage.layers) updates[layer] |= stage.work == Work::backward;
+  std::map<LayerId, LayerRuntime> layers;
+  const Model& model = plan.profile.model;
+  for (const auto& [layer, updated] : updates)
+    layers.try_emplace(layer, device, model.layers[at(layer)], model.microbatch, updated);
+  return layers;
+}
+
+std::int64_t largest_workspace(const std::map<LayerId, LayerRuntime>& layers) {
+  std::int64_t bytes = 0;
+  for (const auto& [id, layer] : layers) bytes = std::max(bytes, layer.workspace_bytes());
+  return bytes;
+}
+
+/// The tensor, labels apart, that each layer reads.
+std::vector<TensorId> inputs_by_layer(const Model& model) {
+  std::vector<TensorId> inputs(model.layers.size(), kNone);
+  for (std::size_t layer = 0; layer < inputs.size(); ++layer)
+    for (const TensorId tensor : model.needs[layer].forward)
+      if (model.tensors[at(tensor)].kind != TensorKind::labels) inputs[layer] = tensor;
+  return inputs;
+}
+
+/// By tensor: the stage that makes the gradient with respect to it, kNone if there is no such gradient.
+std::vector<int> gradient_stages(const Plan& plan) {
+  std::vector<int> stages(plan.profile.model.tensors.size(), kNone);
+  const std::vector<TensorId> inputs = inputs_by_layer(plan.profile.model);
+  for (int stage = 0; stage < std::ssize(plan.stages); ++stage) {
+    if (plan.stages[at(stage)].work != Work::backward) continue;
+    for (const LayerId layer : plan.stages[at(stage)].layers)
+      if (has_gradient(plan.profile.model, inputs[at(layer)])) stages[at(inputs[at(layer)])] = stage;
+  }
+  return stages;
+}
+
+}  // namespace
+
+Executor::Executor(const Plan& plan, Device& device, Communicator& comm, DataLoader& data, const StepClock& clock,
+                   const ExecutorSettings& settings)
+    : plan_(plan),
+      model_(plan.profile.model),
+      device_(device),
+      comm_(comm),
+      data_(data),
+      clock_(clock),
+      settings_(settings),
+      made_(tensors_by_producer(model_)),
+      input_of_(inputs_by_layer(model_)),
+      gradient_stage_(gradient_stages(plan)),
+      stream_(device.create_stream()),
+      layers_(make_layers(plan, comm.rank(), device)),
+      buffers_(plan, comm.rank(), device),
+      workspace_(device.allocate(largest_workspace(layers_))),
+      scratch_{device.allocate(scratch_bytes(plan, comm.rank())), device.allocate(scratch_bytes(plan, comm.rank()))},
+      staged_images_(static_cast<std::size_t>(model_.microbatch * data.image_elements())),
+      staged_labels_(static_cast<std::size_t>(model_.microbatch)) {
+  for (const Transfer& transfer : plan.transfers)
+    edges_.push_back(multicast_edges(plan.groups[at(transfer.group)], plan.cluster));
+  const std::int64_t most_tags = std::ssize(plan.transfers) * plan.microbatches;
+  if (most_tags > std::int64_t{comm.max_tag()} + 1)
+    throw bad_input(text("the plan has ", most_tags, " transfers in a step, MPI tells ", comm.max_tag(),
+                         " apart: use fewer micro-batches"));
+}
+
+void Executor::initialise() {
+  for (auto& [id, layer] : layers_) layer.init(*stream_, settings_.seed);
+}
+
+ProgramRun Executor::run(const Program& program, const RunContext& context) {
+  program_ = &program;
+  run_ = context;
+  has_gradient_.assign(model_.layers.size(), false);
+  losses_.assign(static_cast<std::size_t>(data_.global_batch()) * 2, 0);
+  has_losses_.assign(at(plan_.microbatches), false);
+
+  ProgramRun result;
+  result.begin_ns = clock_.now_ns();
+  const LinkBytes sent = comm_.sent_bytes();
+  const LinkBytes received = comm_.received_bytes();
+  for (const Instruction& instruction : program.ranks[at(comm_.rank())]) {
+    InstructionTime time{.start_ns = clock_.now_ns() - result.begin_ns};
+    execute(instruction);
+    if (context.settle_each) settle(stream_->record());
+    time.end_ns = clock_.now_ns() - result.begin_ns;
+    result.timeline.instructions.push_back(time);
+  }
+  settle(stream_->record());
+  result.duration_ns = clock_.now_ns() - result.begin_ns;
+  for (std::size_t kind = 0; kind < sent.size(); ++kind) {
+    result.timeline.sent_bytes[kind] = comm_.sent_bytes()[kind] - sent[kind];
+    result.timeline.received_bytes[kind] = comm_.received_bytes()[kind] - received[kind];
+  }
+  result.timeline.peak_memory_bytes = allocated_bytes();
+  sum_losses(result);
+  return result;
+}
+
+void Executor::execute(const Instruction& instruction) {
+  switch (instruction.op) {
+    case Op::load_input:
+      return load_input(instruction.microbatch);
+    case Op::load_labels:
+      return load_labels(instruction.microbatch);
+    case Op::forward:
+      return forward(instruction);
+    case Op::backward:
+      return backward(instruction);
+    case Op::multicast_start:
+      return start_multicast(instruction);
+    case Op::multicast_wait:
+      return wait_multicast(instruction);
+    case Op::optimizer_step:
+      return optimizer_step(instruction);
+    case Op::backward_input:
+    case Op::backward_weight:
+    case Op::recompute:
+    case Op::all_reduce_start:
+    case Op::all_reduce_wait:
+    case Op::all_to_all_start:
+    case Op::all_to_all_wait:
+    case Op::gather_norms:
+    case Op::switch_version:
+      throw runtime_fault(text("the executor met a ", to_string(instruction.op), ", which it does not support"));
+  }
+}
+
+void Executor::load_input(int microbatch) {
+  settle(images_copied_);  // the last micro-batch has left the staging memory
+  data_.load_images(microbatch, staged_images_);
+  images_copied_ = copy_in(TensorKind::input, staged_images_.data(), microbatch);
+}
+
+void Executor::load_labels(int microbatch) {
+  settle(labels_copied_);
+  data_.load_labels(microbatch, staged_labels_);
+  labels_copied_ = copy_in(TensorKind::labels, staged_labels_.data(), microbatch);
+}
+
+Event Executor::copy_in(TensorKind kind, const void* data, int microbatch) {
+  for (TensorId t = 0; t < std::ssize(model_.tensors); ++t)
+    if (model_.tensors[at(t)].kind == kind)
+      device_.copy(*stream_, slot(t, microbatch), data, model_.tensors[at(t)].bytes);
+  return stream_->record();
+}
+
+void Executor::forward(const Instruction& instruction) {
+  const int m = instruction.microbatch;
+  for (const LayerId layer : plan_.stages[at(instruction.stage)].layers) {
+    LayerMemory memory{.workspace = workspace_.data()};
+    bind(memory, layer, model_.needs[at(layer)].forward, m);
+    bind(memory, layer, made_[at(layer)], m);
+    layers_.at(layer).forward(*stream_, memory, context(m));
+    if (model_.layers[at(layer)].kind == LayerKind::softmax_cross_entropy) {
+      const std::size_t floats = static_cast<std::size_t>(model_.microbatch) * 2;
+      device_.copy(*stream_, &losses_[at(m) * floats], memory.output,
+                   static_cast<std::int64_t>(floats * sizeof(float)));
+      has_losses_[at(m)] = true;
+    }
+    comm_.progress();
+  }
+}
+
+void Executor::backward(const Instruction& instruction) {
+  const int m = instruction.microbatch;
+  const Stage& stage = plan_.stages[at(instruction.stage)];
+  // Descending through the chain, what a layer reads is what the one above it wrote.
+  void* above = scratch_.first.data();
+  void* below = scratch_.second.data();
+  for (auto id = stage.layers.rbegin(); id != stage.layers.rend(); ++id, std::swap(above, below)) {
+    LayerRuntime& layer = layers_.at(*id);
+    LayerMemory memory{.workspace = workspace_.data()};
+    memory.output_gradient = gradient(made_[at(*id)][0], m, above);
+    if (layer.masters_bytes() > 0) {
+      bind(memory, *id, model_.needs[at(*id)].backward_weight, m);
+      layer.backward_weight(*stream_, memory, context(m), !has_gradient_[at(*id)]);
+      has_gradient_[at(*id)] = true;
+      comm_.progress();
+    }
+    memory.input_gradient = gradient(input_of_[at(*id)], m, below);
+    if (memory.input_gradient != nullptr) {
+      bind(memory, *id, model_.needs[at(*id)].backward_input, m);
+      layer.backward_input(*stream_, memory, context(m));
+      comm_.progress();
+    }
+  }
+}
+
+void* Executor::gradient(TensorId tensor, int microbatch, void* inner) const {
+  const int stage = gradient_stage_[at(tensor)];
+  if (stage == kNone) return nullptr;
+  void* boundary = value({Payload::gradient, tensor, stage}, microbatch);
+  return boundary != nullptr ? boundary : inner;
+}
+
+void Executor::start_multicast(const Instruction& instruction) {
+  const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
+  void* data = nullptr;
+  switch (transfer.payload) {
+    case Payload::weights:
+      data = layers_.at(transfer.layer).masters();
+      break;
+    case Payload::activation:
+      data = slot(transfer.tensor, instruction.microbatch);
+      break;
+    case Payload::gradient:
+      data = value({Payload::gradient, transfer.tensor, transfer.stage}, instruction.microbatch);
+      break;
+  }
+  // One event serves both ends: at the root the payload is computed, elsewhere
+  // the slot's last reader has run, once everything enqueued so far is done.
+  const int tag = instruction.transfer * plan_.microbatches + std::max(instruction.microbatch, 0);
+  operations_.emplace(
+      std::pair{instruction.transfer, instruction.microbatch},
+      comm_.start_multicast(edges_[at(instruction.transfer)], data, transfer.bytes, tag, stream_->record()));
+}
+
+void Executor::wait_multicast(const Instruction& instruction) {
+  const auto operation = operations_.find({instruction.transfer, instruction.microbatch});
+  comm_.wait(operation->second);
+  operations_.erase(operation);
+  const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
+  if (transfer.payload == Payload::weights && plan_.groups[at(transfer.group)].root != comm_.rank())
+    layers_.at(transfer.layer).pack(*stream_);
+}
+
+void Executor::optimizer_step(const Instruction& instruction) {
+  for (const LayerId layer : plan_.stages[at(instruction.stage)].layers) {
+    if (layers_.at(layer).masters_bytes() == 0) continue;
+    layers_.at(layer).update(*stream_, settings_.sgd);
+    comm_.progress();
+  }
+}
+
+void Executor::bind(LayerMemory& memory, LayerId layer, std::span<const TensorId> reads, int microbatch) const {
+  for (const TensorId t : reads) {
+    const Tensor& tensor = model_.tensors[at(t)];
+    void* data = slot(t, microbatch);
+    if (tensor.kind == TensorKind::labels)
+      memory.labels = data;
+    else if (tensor.kind == TensorKind::auxiliary)
+      memory.auxiliary = data;
+    else if (tensor.producer == layer)
+      memory.output = data;
+    else
+      memory.input = data;
+  }
+}
+
+void* Executor::slot(TensorId tensor, int microbatch) const {
+  return value({Payload::activation, tensor, kNone}, microbatch);
+}
+
+void* Executor::value(const ValueClass& value, int microbatch) const {
+  return buffers_.find(*program_, value, microbatch);
+}
+
+MicrobatchContext Executor::context(int microbatch) const {
+  return {.seed = settings_.seed,
+          .step = run_.step,
+          .first_position = microbatch * model_.microbatch,
+          .valid_samples = data_.valid_samples(microbatch),
+          .loss_scale = 1.0F / static_cast<float>(data_.global_batch()),
+          .training = run_.training};
+}
+
+void Executor::settle(const Event& event) {
+  while (!event.done()) {
+    comm_.progress();
+    std::this_thread::yield();
+  }
+}
+
+void Executor::sum_losses(ProgramRun& run) const {
+  for (int m = 0; m < plan_.microbatches; ++m) {
+    if (!has_losses_[at(m)]) continue;
+    run.owns_loss = true;
+    for (std::int64_t i = 0; i < data_.valid_samples(m); ++i) {
+      const std::size_t sample = static_cast<std::size_t>(m * model_.microbatch + i);
+      run.loss_sum += losses_[2 * sample];
+      run.correct += losses_[2 * sample + 1] > 0.5F ? 1 : 0;
+    }
+  }
+}
+
+bool Executor::is_finite(const Buffer& buffer) {
+  std::vector<float> values(static_cast<std::size_t>(buffer.bytes()) / sizeof(float));
+  device_.copy(*stream_, values.data(), buffer.data(), buffer.bytes());
+  settle(stream_->record());
+  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+}
+
+std::optional<LayerId> Executor::first_layer_not_finite() {
+  for (LayerId layer = 0; layer < std::ssize(model_.layers); ++layer)
+    for (const TensorId t : made_[at(layer)]) {
+      const Tensor& tensor = model_.tensors[at(t)];
+      if (tensor.kind != TensorKind::output || tensor.element_type != ElementType::float32) continue;
+      // A rank may hold the output of a layer that another rank runs: it names the same layer.
+      for (const Buffer& buffer : buffers_.slots({Payload::activation, t, kNone}))
+        if (!is_finite(buffer)) return layer;
+    }
+  return std::nullopt;
+}
+
+std::map<LayerId, std::vector<float>> Executor::weights() {
+  std::map<LayerId, std::vector<float>> weights;
+  for (auto& [id, layer] : layers_) weights[id] = layer.save(*stream_);
+  return weights;
+}
+
+bool Executor::updates(LayerId layer) const {
+  const auto found = layers_.find(layer);
+  return found != layers_.end() && found->second.gradients() != nullptr;
+}
+
+std::int64_t Executor::allocated_bytes() const {
+  std::int64_t bytes = buffers_.bytes() + workspace_.bytes() + scratch_.first.bytes() + scratch_.second.bytes();
+  for (const auto& [id, layer] : layers_) {
+    const int copies = layer.gradients() != nullptr ? 3 : 1;  // masters, gradients, momentum
+    bytes += copies * layer.masters_bytes() + layer.packed_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace sluice

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/timeline.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/device/device.h"
+#include "runtime/engine/clock.h"
+#include "runtime/engine/data_loader.h"
+#include "runtime/engine/value_buffers.h"
+#include "runtime/nn/layer_runtime.h"
+
+namespace sluice {
+
+/// What one run of a program left on this rank.
+struct ProgramRun {
+  RankTimeline timeline;      ///< times since the program's begin on this rank
+  std::int64_t begin_ns = 0;  ///< on the rank's clock
+  std::int64_t duration_ns = 0;
+  bool owns_loss = false;  ///< this rank ran the loss layer; the sums below are 0 elsewhere
+  double loss_sum = 0;     ///< over the valid samples, in order of micro-batch and sample
+  std::int64_t correct = 0;
+};
+
+/// Which run of a program: random numbers, scaling and updates follow from it.
+struct RunContext {
+  std::int64_t step = 0;
+  bool training = true;
+  /// Wait for the device after each instruction, so that instruction times are the device's and not the queue's.
+  bool settle_each = false;
+};
+
+struct ExecutorSettings {
+  std::uint64_t seed = 0;
+  SgdSettings sgd;
+};
+
+/// Walks the instruction list of one rank; nothing else decides what runs.
+/// Never assumes that enqueued work is done: order comes from the stream, from
+/// the events handed to the communicator, and from waits.
+class Executor {
+ public:
+  /// Allocates everything that any of the plan's programs needs.
+  /// @param plan, device, comm, data, clock  must outlive it; `plan` has passed verify() and require_executable()
+  /// @throws Error (runtime fault) if memory is short, (bad input) if a layer has no kernel.
+  Executor(const Plan& plan, Device& device, Communicator& comm, DataLoader& data, const StepClock& clock,
+           const ExecutorSettings& settings);
+
+  /// Sets all weights of this rank to their initial values.
+  void initialise();
+
+  /// One pass over this rank's list, on the batch that `data` holds. On return all work is done.
+  [[nodiscard]] ProgramRun run(const Program& program, const RunContext& context);
+
+  /// The first layer whose output, as far as it is still held, has a value that is not finite.
+  [[nodiscard]] std::optional<LayerId> first_layer_not_finite();
+
+  /// The masters of every layer that this rank runs in any work (host memory).
+  [[nodiscard]] std::map<LayerId, std::vector<float>> weights();
+  [[nodiscard]] bool updates(LayerId layer) const;
+
+  /// Everything allocated on the device [B].
+  [[nodiscard]] std::int64_t allocated_bytes() const;
+
+ private:
+  void execute(const Instruction& instruction);
+  void load_input(int microbatch);
+  void load_labels(int microbatch);
+  [[nodiscard]] Event copy_in(TensorKind kind, const void* data, int microbatch);
+  void forward(const Instruction& instruction);
+  void backward(const Instruction& instruction);
+  void start_multicast(const Instruction& instruction);
+  void wait_multicast(const Instruction& instruction);
+  void optimizer_step(const Instruction& instruction);
+
+  /// The tensors of `reads` in the places where the kernel of `layer` looks for them.
+  void bind(LayerMemory& memory, LayerId layer, std::span<const TensorId> reads, int microbatch) const;
+  /// Where the gradient with respect to `tensor` lies: its slot, or `inner` if it never leaves
+  /// its backward stage; null if there is none.
+  [[nodiscard]] void* gradient(TensorId tensor, int microbatch, void* inner) const;
+  [[nodiscard]] void* value(const ValueClass& value, int microbatch) const;
+  [[nodiscard]] void* slot(TensorId tensor, int microbatch) const;
+  [[nodiscard]] MicrobatchContext context(int microbatch) const;
+  void settle(const Event& event);
+  void sum_losses(ProgramRun& run) const;
+  [[nodiscard]] bool is_finite(const Buffer& buffer);
+
+  const Plan& plan_;
+  const Model& model_;
+  Device& device_;
+  Communicator& comm_;
+  DataLoader& data_;
+  const StepClock& clock_;
+  ExecutorSettings settings_;
+
+  std::vector<std::vector<TensorId>> made_;  ///< tensors by producer
+  std::vector<TensorId> input_of_;           ///< by layer
+  std::vector<int> gradient_stage_;          ///< by tensor: the stage that makes the gradient of it, or kNone
+  std::vector<std::vector<Edge>> edges_;     ///< by transfer
+
+  std::unique_ptr<Stream> stream_;
+  std::map<LayerId, LayerRuntime> layers_;
+  ValueBuffers buffers_;
+  Buffer workspace_;
+  /// Gradients between the layers of one backward stage: a layer reads one and writes the other.
+  std::pair<Buffer, Buffer> scratch_;
+  std::vector<float> staged_images_;         ///< one micro-batch on its way to the device
+  std::vector<std::int32_t> staged_labels_;  ///< likewise
+  Event images_copied_, labels_copied_;
+
+  // Of the program run that is under way:
+  const Program* program_ = nullptr;
+  RunContext run_;
+  std::map<std::pair<int, int>, Operation> operations_;  ///< by transfer and micro-batch
+  std::vector<bool> has_gradient_;                       ///< by layer: a micro-batch has contributed in this step
+  std::vector<float> losses_;                            ///< (M, N, 2): loss and 1 if right, per sample
+  std::vector<bool> has_losses_;                         ///< by micro-batch
+};
+
+}  // namespace sluice
