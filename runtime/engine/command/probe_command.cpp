@@ -1,0 +1,29 @@
+#include <iostream>
+
+#include "core/storage/cluster_file.h"
+#include "runtime/comm/probe.h"
+#include "runtime/engine/agreement.h"
+#include "runtime/engine/command/commands.h"
+#include "runtime/engine/command/options.h"
+#include "runtime/engine/log.h"
+
+namespace sluice {
+
+namespace po = boost::program_options;
+
+void probe_command(Communicator& world, const Words& words) {
+  std::string output;
+  po::options_description table("Measures the links between the job's ranks. Options");
+  table.add_options()("output,o", po::value(&output)->required(), "cluster to write");
+  if (!parse_options(world, "sluice-run probe -o CLUSTER", table, words)) return;
+
+  on_rank_zero(world, [&] { check_writable(output); });
+  const Cluster cluster = probe(world, {.log = log_line});
+  on_rank_zero(world, [&] { write_cluster(output, cluster); });
+  if (world.rank() == 0)
+    std::cout << "cluster=" << output << " ranks=" << cluster.ranks.size() << " nodes=" << cluster.node_names.size()
+              << " intra_bytes_per_s=" << cluster.intra_node.bandwidth_bytes_per_s
+              << " inter_bytes_per_s=" << cluster.inter_node.bandwidth_bytes_per_s << '\n';
+}
+
+}  // namespace sluice

@@ -1,0 +1,133 @@
+#include <iostream>
+
+#include "core/error.h"
+#include "core/simulator.h"
+#include "core/text.h"
+#include "runtime/engine/agreement.h"
+#include "runtime/engine/command/commands.h"
+#include "runtime/engine/command/devices.h"
+#include "runtime/engine/command/options.h"
+#include "runtime/engine/log.h"
+#include "runtime/engine/start.h"
+#include "runtime/engine/trainer.h"
+#include "runtime/engine/weights_output.h"
+
+namespace sluice {
+
+namespace po = boost::program_options;
+
+namespace {
+
+struct TrainOptions {
+  std::string plan, data, output, weights, device;
+  std::int64_t epochs = 0;
+  int threads = 1;
+  bool remap = false;
+  SgdSettings sgd;
+  TrainerSettings trainer;
+};
+
+po::options_description options_table(TrainOptions& options) {
+  po::options_description table("Trains a model by a plan. Options");
+  auto add = table.add_options();
+  add("plan", po::value(&options.plan)->required(), "plan to run");
+  add("data", po::value(&options.data)->required(), "dataset to learn from");
+  add("steps", po::value(&options.trainer.steps), "steps to train; or --epochs");
+  add("epochs", po::value(&options.epochs), "passes over the training part; the last partial batch is dropped");
+  add("seed", po::value(&options.trainer.seed)->default_value(1), "decides weights, order and dropout");
+  add("threads", po::value(&options.threads)->default_value(1), "threads per rank");
+  add("learning-rate", po::value(&options.sgd.learning_rate)->default_value(0.01F, "0.01"), "of SGD");
+  add("momentum", po::value(&options.sgd.momentum)->default_value(0), "of SGD");
+  add("weight-decay", po::value(&options.sgd.weight_decay)->default_value(0), "of SGD");
+  add("output,o", po::value(&options.output)->required(), "results to write");
+  add("save-weights", po::value(&options.weights), "also write the trained weights to this file");
+  add("evaluate-every", po::value(&options.trainer.evaluate_every),
+      "epochs between evaluations on the test part, 0: none; default 1 with --epochs, else 0");
+  add("record-every", po::value(&options.trainer.record_every)->default_value(10),
+      "record the times of all instructions in each such step");
+  add("remap", po::bool_switch(&options.remap), "run although the job groups its ranks by node in another way");
+  add("device", po::value(&options.device)->default_value("host"), "host, or fake (asynchronous, for tests)");
+  return table;
+}
+
+void check(TrainOptions& options, const po::variables_map& values) {
+  if (values.count("steps") == values.count("epochs")) throw usage_error("give either --steps or --epochs");
+  if (values.count("steps") > 0) require_at_least("steps", static_cast<double>(options.trainer.steps), 1);
+  if (values.count("epochs") > 0) require_at_least("epochs", static_cast<double>(options.epochs), 1);
+  if (values.count("evaluate-every") == 0) options.trainer.evaluate_every = options.epochs > 0 ? 1 : 0;
+  require_at_least("evaluate-every", static_cast<double>(options.trainer.evaluate_every), 0);
+  require_at_least("record-every", static_cast<double>(options.trainer.record_every), 1);
+  require_at_least("learning-rate", options.sgd.learning_rate, 0);
+  require_at_least("momentum", options.sgd.momentum, 0);
+  require_at_least("weight-decay", options.sgd.weight_decay, 0);
+}
+
+RunHeader header(const TrainOptions& options, const po::variables_map& values, const Plan& plan, const Device& device,
+                 const Timeline& predicted) {
+  RunHeader header;
+  header.plan = plan;
+  header.predicted = predicted;
+  header.seed = static_cast<std::int64_t>(options.trainer.seed);
+  header.threads = options.threads;
+  header.device = device.fingerprint();
+  header.started = timestamp();
+  header.settings = resolved_options(values);
+  return header;
+}
+
+void warn_of_other_device(Communicator& comm, const Device& device, const Profile& profile, int threads) {
+  if (comm.rank() != 0) return;
+  if (device.fingerprint() != profile.device)
+    log_line(text("warning: the plan's profile was measured on '", profile.device, "', this is '", device.fingerprint(),
+                  "': predicted times may be off"));
+  if (profile.threads != threads)
+    log_line(text("warning: the plan's profile was measured with ", profile.threads, " threads per rank, this runs ",
+                  threads, ": predicted times may be off"));
+}
+
+}  // namespace
+
+void train_command(Communicator& world, const Words& words) {
+  TrainOptions options;
+  const auto values =
+      parse_options(world, "sluice-run train --plan PLAN --data DATA (--steps N | --epochs E) -o RESULTS",
+                    options_table(options), words);
+  if (!values) return;
+  check(options, *values);
+
+  // Nobody trains for hours to learn that the result cannot be written.
+  on_rank_zero(world, [&] {
+    check_writable(options.output);
+    if (!options.weights.empty()) check_writable(options.weights);
+  });
+  PlacedPlan placed = start_plan(world, options.plan, options.remap);
+  const Plan& plan = placed.plan;
+  Communicator& comm = placed.comm;
+  StepClock clock;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<DataLoader> data;
+  std::unique_ptr<Executor> executor;
+  collectively(comm, [&] {
+    device = create_device(options.device, options.threads, options.trainer.seed);
+    data = std::make_unique<DataLoader>(options.data, plan.profile.model, plan.microbatches);
+    executor = std::make_unique<Executor>(plan, *device, comm, *data, clock,
+                                          ExecutorSettings{options.trainer.seed, options.sgd});
+    executor->initialise();
+  });
+  warn_of_other_device(comm, *device, plan.profile, options.threads);
+  if (options.epochs > 0) options.trainer.steps = options.epochs * (data->samples(Split::train) / data->global_batch());
+
+  const Timeline predicted = simulate(plan);
+  Recorder recorder(comm, clock, options.output, header(options, *values, plan, *device, predicted));
+  Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
+  const TrainingSummary summary = trainer.train();
+  recorder.finish();
+  if (!options.weights.empty()) save_weights(comm, *executor, plan.profile.model, options.weights);
+  if (world.rank() == 0)
+    std::cout << "steps=" << options.trainer.steps << " loss=" << summary.loss
+              << " accuracy=" << (summary.evaluation ? text(summary.evaluation->accuracy) : "none")
+              << " step_s=" << summary.step_s
+              << " predicted_step_s=" << static_cast<double>(makespan_ns(predicted)) * 1e-9 << '\n';
+}
+
+}  // namespace sluice

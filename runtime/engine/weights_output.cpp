@@ -1,0 +1,41 @@
+#include "runtime/engine/weights_output.h"
+
+#include <filesystem>
+
+#include "core/storage/weights_file.h"
+#include "core/text.h"
+#include "runtime/engine/agreement.h"
+
+namespace sluice {
+namespace {
+
+std::string part_name(const std::string& path, Rank rank) { return text(path, ".rank", rank, ".part"); }
+
+Weights updated_weights(Executor& executor, const Model& model) {
+  Weights weights;
+  for (const auto& [id, values] : executor.weights()) {
+    if (!executor.updates(id)) continue;
+    const Layer& layer = model.layers[static_cast<std::size_t>(id)];
+    auto begin = values.begin();
+    for (const Parameter& parameter : layer.parameters) {
+      const auto end = begin + element_count(parameter.shape);
+      weights[layer.name][parameter.name] = {parameter.shape, {begin, end}};
+      begin = end;
+    }
+  }
+  return weights;
+}
+
+}  // namespace
+
+void save_weights(Communicator& comm, Executor& executor, const Model& model, const std::string& path) {
+  collectively(comm, [&] { write_weights(part_name(path, comm.rank()), updated_weights(executor, model)); });
+  on_rank_zero(comm, [&] {
+    Weights all;
+    for (Rank rank = 0; rank < comm.size(); ++rank) all.merge(read_weights(part_name(path, rank)));
+    write_weights(path, all);
+    for (Rank rank = 0; rank < comm.size(); ++rank) std::filesystem::remove(part_name(path, rank));
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "core/model.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/engine/executor.h"
+
+namespace sluice {
+
+/// Writes all layers' weights to `path`: every rank writes those that it
+/// updates to a part beside it, rank 0 merges the parts and removes them.
+/// Collective.
+/// @throws AgreedError (runtime fault) if that fails; an older file under the name then stays.
+void save_weights(Communicator& comm, Executor& executor, const Model& model, const std::string& path);
+
+}  // namespace sluice
