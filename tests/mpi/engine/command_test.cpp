@@ -1,0 +1,262 @@
+// sluice-run as its users meet it: real processes, files and exit codes.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "core/cost_model.h"
+#include "core/error.h"
+#include "core/simulator.h"
+#include "core/storage/cluster_file.h"
+#include "core/storage/dataset_file.h"
+#include "core/storage/plan_file.h"
+#include "core/storage/profile_file.h"
+#include "core/storage/results_file.h"
+#include "core/storage/weights_file.h"
+#include "core/text.h"
+#include "optimizer/schedule/build_plan.h"
+#include "runtime/nn/model_builder.h"
+#include "runtime/nn/models.h"
+#include "tests/mpi/engine/training_reference.h"
+
+namespace sluice {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+
+  [[nodiscard]] int times(const std::string& phrase) const {
+    int count = 0;
+    for (std::size_t at = err.find(phrase); at != std::string::npos; at = err.find(phrase, at + 1)) ++count;
+    return count;
+  }
+};
+
+std::string contents(const std::filesystem::path& path) {
+  std::ostringstream stream;
+  stream << std::ifstream(path).rdbuf();
+  return stream.str();
+}
+
+class SluiceRun : public testing::Test {
+ protected:
+  SluiceRun() {
+    folder_ = std::filesystem::temp_directory_path() / text("sluice-run-test-", getpid());
+    std::filesystem::create_directory(folder_);
+    write_random_dataset(file("data.h5"), small_model(4), 5 * 3 * 4, 10);
+  }
+  ~SluiceRun() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string file(const std::string& name) const { return folder_ / name; }
+
+  [[nodiscard]] Outcome run(int ranks, const std::string& arguments) const {
+    const std::string command = text("SLUICE_WAIT_LIMIT_S=60 ", MPIEXEC, " -n ", ranks, " ", SLUICE_RUN, " ", arguments,
+                                     " >", file("out"), " 2>", file("err"));
+    const int status = std::system(command.c_str());
+    return {WEXITSTATUS(status), contents(file("out")), contents(file("err"))};
+  }
+
+  [[nodiscard]] Outcome train(int ranks, const std::string& plan, const std::string& more) const {
+    return run(ranks, text("train --plan ", file(plan), " --data ", file("data.h5"),
+                           " --learning-rate 0.05 --momentum 0.9 --weight-decay 0.001 --seed 3 ", more));
+  }
+
+  [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, int nodes, int ranks_per_node,
+                                 Partition partition, int microbatches = 3) {
+    const Profile profile = even_profile(model);
+    const Cluster cluster = uniform_cluster(nodes, ranks_per_node, {}, {});
+    return build_plan({.profile = profile,
+                       .cluster = cluster,
+                       .schedule = schedule,
+                       .microbatches = microbatches,
+                       .partition = std::move(partition)});
+  }
+
+  [[nodiscard]] static Plan two_rank_plan() { return plan(small_model(4), "1f1b", 1, 2, {{0, 7, 13}, {0, 5, 13}}); }
+
+  /// All ranks left with `code` and said `phrase` once; nothing is under the results' name.
+  void expect_refused(const Outcome& outcome, ExitCode code, const std::string& phrase) const {
+    EXPECT_EQ(outcome.code, static_cast<int>(code)) << outcome.err;
+    EXPECT_EQ(outcome.times(phrase), 1) << phrase << " should be said once in:\n" << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_FALSE(std::filesystem::exists(file("results.h5")));
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(SluiceRun, trains_on_three_ranks_as_on_one) {
+  write_plan(file("one.h5"), plan(small_model(4), "sequential", 1, 1, {{0, 13}, {0, 13}}));
+  write_plan(file("three.h5"), plan(small_model(4), "1f1b", 1, 3, {{0, 6, 9, 13}, {0, 3, 8, 13}}));
+  const std::string more = text("--steps 5 --evaluate-every 1 --save-weights ", file("weights-"));
+  const Outcome one = train(1, "one.h5", text(more, "one.h5 -o ", file("one-r.h5")));
+  ASSERT_EQ(one.code, 0) << one.err;
+  const RunResults expected = read_results(file("one-r.h5"));
+  EXPECT_EQ(expected.tables.steps.size(), 5U);
+  ASSERT_EQ(expected.tables.evaluations.size(), 1U);
+  EXPECT_EQ(expected.tables.evaluations[0].samples, 10);
+  for (const char* device : {"host", "fake"}) {
+    const Outcome three = train(3, "three.h5", text(more, "three.h5 --device ", device, " -o ", file("three-r.h5")));
+    ASSERT_EQ(three.code, 0) << three.err;
+    const RunResults results = read_results(file("three-r.h5"));
+    EXPECT_TRUE(results.merged);
+    ASSERT_EQ(results.tables.steps.size(), 5U);
+    for (std::size_t step = 0; step < 5; ++step)
+      EXPECT_EQ(results.tables.steps[step].loss, expected.tables.steps[step].loss) << "step " << step;
+    EXPECT_EQ(results.tables.evaluations, expected.tables.evaluations);
+    EXPECT_EQ(read_weights(file("weights-three.h5")), read_weights(file("weights-one.h5")));
+    EXPECT_FALSE(std::filesystem::exists(parts_folder(file("three-r.h5"))));
+  }
+}
+
+TEST_F(SluiceRun, records_bytes_as_predicted_and_times_of_chosen_steps) {
+  const Plan plan = two_rank_plan();
+  write_plan(file("plan.h5"), plan);
+  const Outcome outcome = train(2, "plan.h5", text("--steps 5 --record-every 3 -o ", file("results.h5")));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("steps=5 loss="), 0U) << outcome.out;
+  const RunResults results = read_results(file("results.h5"));
+  const Timeline predicted = simulate(plan);
+  ASSERT_EQ(results.tables.ranks.size(), 10U);
+  for (const RankStep& step : results.tables.ranks) {
+    EXPECT_EQ(step.sent_bytes, predicted.ranks[static_cast<std::size_t>(step.rank)].sent_bytes);
+    EXPECT_EQ(step.received_bytes, predicted.ranks[static_cast<std::size_t>(step.rank)].received_bytes);
+  }
+  std::map<std::int64_t, std::size_t> instructions;
+  for (const InstructionRecord& record : results.tables.timeline) {
+    ++instructions[record.step];
+    EXPECT_LE(0, record.time.start_ns);
+    EXPECT_LE(record.time.start_ns, record.time.end_ns);
+  }
+  const Program& step = program(plan, "step");
+  const std::size_t all = step.ranks[0].size() + step.ranks[1].size();
+  EXPECT_EQ(instructions, (std::map<std::int64_t, std::size_t>{{0, all}, {3, all}, {4, all}}));
+  EXPECT_EQ(results.header.plan, plan);
+  EXPECT_EQ(results.header.predicted, predicted);
+  EXPECT_EQ(results.tables.clocks.size(), 2U);
+}
+
+TEST_F(SluiceRun, profiles_a_model_and_probes_the_links) {
+  const Outcome profiled = run(2, text("profile --model lenet5 --image 28 --channels 1 --classes 10 --microbatch 4 "
+                                       "--repeats 3 -o ",
+                                       file("profile.h5")));
+  ASSERT_EQ(profiled.code, 0) << profiled.err;
+  const Profile profile = read_profile(file("profile.h5"));
+  EXPECT_EQ(profile.model, build_model("lenet5", {1, 28, 28}, 10, 4));
+  EXPECT_EQ(profile.concurrent_ranks, 2);
+  for (std::size_t layer = 0; layer < profile.costs.size(); ++layer) {
+    EXPECT_GT(profile.costs[layer].forward_s, 0);
+    EXPECT_EQ(profile.costs[layer].backward_input_s > 0, layer > 0);
+    EXPECT_EQ(profile.costs[layer].backward_weight_s > 0, !profile.model.layers[layer].parameters.empty());
+  }
+  ASSERT_EQ(run(2, text("probe -o ", file("cluster.h5"))).code, 0);
+  EXPECT_EQ(read_cluster(file("cluster.h5")).ranks.size(), 2U);
+}
+
+TEST_F(SluiceRun, refuses_another_number_of_ranks) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  expect_refused(train(3, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
+                 "was made for 2 ranks, but the job has 3");
+}
+
+TEST_F(SluiceRun, refuses_another_grouping_by_node_unless_told_to_remap) {
+  write_plan(file("plan.h5"), plan(small_model(4), "1f1b", 2, 1, {{0, 7, 13}, {0, 5, 13}}));
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input, "--remap");
+  const Outcome remapped = train(2, "plan.h5", text("--steps 1 --remap -o ", file("results.h5")));
+  ASSERT_EQ(remapped.code, 0) << remapped.err;
+  const RunResults results = read_results(file("results.h5"));
+  EXPECT_EQ(results.header.plan.cluster.ranks[1].node, 0);
+  EXPECT_EQ(results.tables.ranks[0].sent_bytes, results.header.predicted.ranks[0].sent_bytes);
+}
+
+TEST_F(SluiceRun, refuses_a_dataset_that_does_not_fit_the_model) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  write_random_dataset(file("data.h5"), build_model("lenet5", {1, 28, 28}, 10, 4), 60, 4);
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
+                 "images are 1x28x28");
+  Model other = small_model(4);
+  other.classes = 7;
+  write_random_dataset(file("data.h5"), other, 60, 4);
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input, "has 7 classes");
+  write_random_dataset(file("data.h5"), small_model(4), 11, 4);
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
+                 "fewer than one global batch");
+}
+
+TEST_F(SluiceRun, refuses_damaged_plans) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  std::filesystem::resize_file(file("plan.h5"), std::filesystem::file_size(file("plan.h5")) / 2);
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input, "plan.h5");
+
+  Plan unsound = two_rank_plan();
+  unsound.programs[0].ranks[1].pop_back();
+  write_plan(file("plan.h5"), unsound);
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input, "program step");
+}
+
+TEST_F(SluiceRun, refuses_what_it_cannot_run_by_name) {
+  Plan imported = two_rank_plan();
+  imported.profile.model.layers[2].kind = LayerKind::foreign;
+  write_plan(file("plan.h5"), imported);
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
+                 "pool1 was imported without kernels");
+
+  Plan recomputes = two_rank_plan();
+  recomputes.programs[0].ranks[0][1].op = Op::recompute;
+  recomputes.programs[0].ranks[0][1].stage = 0;
+  recomputes.programs[0].ranks[0][1].microbatch = 0;
+  write_plan(file("plan.h5"), recomputes);
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
+                 "has a recompute");
+}
+
+TEST_F(SluiceRun, refuses_a_model_that_does_not_match_its_profile) {
+  Plan other = two_rank_plan();
+  other.profile.costs[0].parameter_bytes += 4;
+  write_plan(file("plan.h5"), other);
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
+                 "layer conv1 has 380 B of parameters, its profile says 384");
+}
+
+TEST_F(SluiceRun, refuses_an_output_that_cannot_be_written_before_it_trains) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  const std::string missing = file("no/such/folder.h5");
+  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", missing)), ExitCode::bad_input, missing);
+  const Outcome outcome = train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"), " --save-weights ", missing));
+  expect_refused(outcome, ExitCode::bad_input, missing);
+}
+
+TEST_F(SluiceRun, ends_everywhere_when_the_loss_is_not_finite_and_keeps_what_was) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  const Outcome outcome = run(2, text("train --plan ", file("plan.h5"), " --data ", file("data.h5"),
+                                      " --steps 5 --learning-rate 1e20 -o ", file("results.h5")));
+  expect_refused(outcome, ExitCode::runtime_fault, "the loss is not finite; the first layer");
+  const RunResults kept = read_results(file("results.h5"));
+  EXPECT_GE(kept.tables.steps.size(), 1U);
+  EXPECT_FALSE(kept.merged);
+}
+
+TEST_F(SluiceRun, says_how_it_is_used) {
+  for (const char* words :
+       {"", "fly", "train --plan", "train --plan p --data d -o r", "train --plan p --data d -o r --steps 1 --epochs 1",
+        "train --plan p --data d -o r --steps 0", "train --plan p --data d -o r --steps 1 --bogus 3",
+        "profile --model lenet5 -o p", "train --plan p --data d -o r --steps 1 --momentum -1"})
+    EXPECT_EQ(run(2, words).code, static_cast<int>(ExitCode::usage)) << words;
+  for (const char* words : {"--help", "train --help", "profile --help", "probe --help"}) {
+    const Outcome help = run(2, words);
+    EXPECT_EQ(help.code, 0) << words;
+    EXPECT_EQ(help.out.find("usage: sluice-run"), 0U) << help.out;
+    EXPECT_EQ(help.out.rfind("usage: sluice-run"), 0U) << "said more than once: " << help.out;
+  }
+  const Outcome version = run(1, "--version");
+  EXPECT_EQ(version.code, 0);
+  for (const char* part : {"HDF5", "MPICH", "oneDNN"}) EXPECT_NE(version.out.find(part), std::string::npos) << part;
+}
+
+}  // namespace
+}  // namespace sluice
