@@ -19,6 +19,7 @@ declare -A may_include=(
   [runtime/nn]='runtime/nn runtime/device core'
   [runtime/comm]='runtime/comm runtime/device core'
   [runtime/engine]='runtime/engine runtime/nn runtime/comm runtime/device core/storage core'
+  [runtime/engine/command]='runtime/engine/command runtime/engine runtime/nn runtime/comm runtime/device runtime/device/host runtime/device/fake core/storage core'
 )
 
 # header pattern: its one room.
