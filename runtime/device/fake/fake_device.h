@@ -15,7 +15,8 @@ struct FakeSettings {
 };
 
 /// For tests: an asynchronous device on top of another one. Each stream is a
-/// thread that runs the enqueued work on `inner`, later and at its own pace, so
+/// thread (ended, after its work, by the stream's destruction: let the buffers
+/// outlive it) that runs the enqueued work on `inner`, later and at its own pace, so
 /// that reading a result too early, freeing a buffer too early or a missing
 /// wait_for shows. New buffers are full of NaN. A failed piece of work stops its
 /// stream; events recorded there afterwards throw Error (runtime fault), and so
