@@ -1,0 +1,85 @@
+#include "core/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "tests/unit/core/small_models.h"
+
+namespace sluice {
+namespace {
+
+TEST(CostModel, adds_the_layers_of_a_stage_by_work) {
+  const Profile profile = small_models::profile_of_three();
+  const std::vector<LayerId> layers{0, 2};
+  EXPECT_DOUBLE_EQ(stage_time(profile, layers, Work::forward), 1 + 3);
+  EXPECT_DOUBLE_EQ(stage_time(profile, layers, Work::backward), 110 + 330);
+  EXPECT_DOUBLE_EQ(stage_time(profile, layers, Work::backward_input), 10 + 30);
+  EXPECT_DOUBLE_EQ(stage_time(profile, layers, Work::backward_weight), 100 + 300);
+  EXPECT_DOUBLE_EQ(update_time(profile, layers), 1);
+}
+
+TEST(CostModel, divides_compute_by_the_ranks_speed_and_gives_communication_no_time) {
+  Plan plan = small_models::plan_of_three();
+  plan.cluster.ranks[1].speed = 2;
+  EXPECT_DOUBLE_EQ(instruction_time(plan, {.op = Op::forward, .stage = 0, .microbatch = 0}, 0), 3);
+  EXPECT_DOUBLE_EQ(instruction_time(plan, {.op = Op::backward, .stage = 2, .microbatch = 0}, 1), 660.0 / 2);
+  EXPECT_DOUBLE_EQ(instruction_time(plan, {.op = Op::optimizer_step, .stage = 2}, 1), 1.5 / 2);
+  EXPECT_DOUBLE_EQ(instruction_time(plan, {.op = Op::multicast_wait, .transfer = 0, .microbatch = 0}, 1), 0);
+  EXPECT_DOUBLE_EQ(instruction_time(plan, {.op = Op::load_input, .microbatch = 0}, 0), 0);
+}
+
+TEST(CostModel, a_message_takes_latency_and_bytes_over_bandwidth) {
+  EXPECT_DOUBLE_EQ(message_time({.latency_s = 2, .bandwidth_bytes_per_s = 10}, 30), 5);
+  EXPECT_DOUBLE_EQ(message_time({}, 1 << 30), 0);
+}
+
+Cluster on_nodes(const std::vector<int>& node_of_rank) {
+  Cluster cluster;
+  for (const int node : node_of_rank) cluster.ranks.push_back({.node = node});
+  cluster.node_names.assign(3, "node");
+  return cluster;
+}
+
+TEST(MulticastEdges, flat_sends_from_the_root_to_each) {
+  const Group group{.root = 1, .members = {0, 1, 2, 3}, .algorithm = MulticastAlgorithm::flat};
+  EXPECT_EQ(multicast_edges(group, on_nodes({0, 0, 1, 1})), (std::vector<Edge>{{1, 0}, {1, 2}, {1, 3}}));
+}
+
+TEST(MulticastEdges, hierarchical_enters_each_node_once_and_leaders_pass_on) {
+  const Group group{.root = 1, .members = {0, 1, 2, 3, 4, 5}};
+  EXPECT_EQ(multicast_edges(group, on_nodes({0, 0, 1, 2, 1, 2})),
+            (std::vector<Edge>{{1, 2}, {1, 3}, {1, 0}, {2, 4}, {3, 5}}));
+}
+
+TEST(MulticastEdges, reach_every_member_once_through_ranks_that_hold_the_payload) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<int> nodes(8);
+    for (int& node : nodes) node = static_cast<int>(random() % 3);
+    Group group{.root = kNone, .members = {}};
+    for (Rank rank = 0; rank < 8; ++rank)
+      if (random() % 2 == 0) group.members.push_back(rank);
+    if (group.members.empty()) continue;
+    group.root = group.members[random() % group.members.size()];
+    group.algorithm = random() % 2 == 0 ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical;
+
+    std::set<Rank> holds{group.root};
+    std::map<int, int> entries;
+    for (const Edge& edge : multicast_edges(group, on_nodes(nodes))) {
+      EXPECT_TRUE(holds.contains(edge.from)) << "round " << round;
+      EXPECT_TRUE(holds.insert(edge.to).second) << "round " << round;
+      const int node = nodes[static_cast<std::size_t>(edge.to)];
+      if (nodes[static_cast<std::size_t>(edge.from)] != node) ++entries[node];
+    }
+    EXPECT_EQ(holds, std::set<Rank>(group.members.begin(), group.members.end())) << "round " << round;
+    if (group.algorithm == MulticastAlgorithm::flat) continue;
+    for (const auto& [node, count] : entries) EXPECT_EQ(count, 1) << "round " << round << ", node " << node;
+  }
+}
+
+}  // namespace
+}  // namespace sluice
