@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <functional>
 
 #include "core/index.h"
 #include "core/liveness.h"
@@ -45,6 +45,64 @@ TEST(Verifier, names_rank_instruction_and_reason_and_shows_the_grid) {
   EXPECT_TRUE(contains(message, "micro-batch 0 of the stage is due")) << message;
   EXPECT_TRUE(contains(message, "[1B1]")) << message;
   EXPECT_TRUE(contains(message, "rank 2")) << message;
+}
+
+TEST(Verifier, says_who_never_starts_when_ranks_wait_for_each_other) {
+  Plan plan = examples::textbook_plan("1f1b", 2, 1);
+  // Each rank waits for its send before it starts its receive.
+  plan.programs[0].ranks[0] = {{.op = Op::load_input, .microbatch = 0},
+                               {.op = Op::forward, .stage = 0, .microbatch = 0},
+                               {.op = Op::multicast_start, .transfer = 0, .microbatch = 0},
+                               {.op = Op::multicast_wait, .transfer = 0, .microbatch = 0},
+                               {.op = Op::multicast_start, .transfer = 1, .microbatch = 0},
+                               {.op = Op::multicast_wait, .transfer = 1, .microbatch = 0},
+                               {.op = Op::backward, .stage = 2, .microbatch = 0},
+                               {.op = Op::optimizer_step, .stage = 2}};
+  EXPECT_EQ(verdict(plan), "passes");
+  std::swap(plan.programs[0].ranks[0][2], plan.programs[0].ranks[0][4]);  // receive first, and wait for it ...
+  std::swap(plan.programs[0].ranks[0][3], plan.programs[0].ranks[0][5]);  // ... before the send is started
+  const std::string message = verdict(plan);
+  EXPECT_TRUE(contains(message, "program step, rank 0, instruction 3 (-T1.0): waits for ever")) << message;
+  EXPECT_TRUE(contains(message, "never started by rank 1")) << message;
+}
+
+TEST(Verifier, refuses_tables_that_do_not_fit_the_model) {
+  const auto message_with = [](const std::function<void(Plan&)>& change) {
+    Plan plan = examples::textbook_plan("gpipe", 2, 2);
+    change(plan);
+    return verdict(plan);
+  };
+  EXPECT_EQ(message_with([](Plan& p) {
+              p.stages[0].layers = {0, 1};
+            }),
+            "layer layer1 is in 2 forward stages, expected exactly one");
+  EXPECT_EQ(message_with([](Plan& p) { p.stages.pop_back(); }),
+            "layer layer1 is in 0 backward stages, expected exactly one");
+  EXPECT_EQ(message_with([](Plan& p) {
+              p.stages.push_back({Work::backward_weight, 0, {0}, {0}});
+            }),
+            "stage 4: separate backward_weight stages are not supported");
+  EXPECT_EQ(message_with([](Plan& p) {
+              p.stages[0].owners = {0, 1};
+            }),
+            "stage 0 has 2 owners: replicas are not supported");
+  EXPECT_EQ(message_with([](Plan& p) { p.transfers[0].bytes = 99; }), "transfer 0 has 99 bytes, its payload 100");
+  EXPECT_EQ(message_with([](Plan& p) { p.groups[0].root = 1; }),
+            "transfer 0 starts from rank 1, but rank 0 makes its payload");
+  EXPECT_EQ(message_with([](Plan& p) { p.programs.pop_back(); }),
+            "the plan has 0 programs evaluate, expected exactly one");
+  EXPECT_EQ(message_with([](Plan& p) { p.programs[1].name = "steady"; }), "program steady is not supported");
+  EXPECT_TRUE(contains(message_with([](Plan& p) { p.programs[0].ranks[0].push_back({.op = Op::switch_version}); }),
+                       "instruction switch_version is not supported"));
+}
+
+TEST(Verifier, refuses_a_rank_whose_memory_is_a_byte_short) {
+  Plan plan = examples::textbook_plan("gpipe", 2, 2);
+  const std::int64_t needed = memory_use(plan, 1).total();
+  plan.cluster.ranks[1].memory_bytes = needed;
+  EXPECT_EQ(verdict(plan), "passes");
+  plan.cluster.ranks[1].memory_bytes = needed - 1;
+  EXPECT_TRUE(contains(verdict(plan), "rank 1 needs")) << verdict(plan);
 }
 
 }  // namespace
