@@ -19,7 +19,7 @@ class Handle {
   ~Handle();
 
   [[nodiscard]] std::int64_t get() const { return id_; }
-  /// Gives the identifier up; the caller closes it.
+  /// Gives the identifier up without closing it.
   [[nodiscard]] std::int64_t release() { return std::exchange(id_, kNoId); }
 
  private:

@@ -43,10 +43,13 @@ Handle::~Handle() {
 }
 
 void use_hdf5() {
+  // At exit the library would close the files that a full disk kept FileWriter
+  // from closing, and crash (seen with 1.10.8).
+  static const bool stays_quiet_at_exit = H5dont_atexit() >= 0;
   static const bool versions_agree = (compare_versions(), true);
   // The error stack, and whether it is printed, belong to the thread.
   thread_local const bool silent = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0;
-  static_cast<void>(versions_agree && silent);
+  static_cast<void>(stays_quiet_at_exit && versions_agree && silent);
 }
 
 void fail(const Place& place, const std::string& action) {

@@ -149,7 +149,10 @@ FileWriter::FileWriter(const std::string& path, const std::string& schema, const
   write_provenance(root.group("provenance"), provenance);
 }
 
-FileWriter::~FileWriter() = default;
+// After a failed write the library cannot close a file without crashing (seen
+// with 1.10.8). Such a file is left open; its temporary name is gone, and the
+// process is about to end with the error.
+FileWriter::~FileWriter() { static_cast<void>(file_.release()); }
 
 GroupWriter FileWriter::root() const {
   const Place place{ExitCode::runtime_fault, target_.path()};
