@@ -1,0 +1,33 @@
+#include "optimizer/solver/solver.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+const char* to_string(Cuts cuts) { return cuts == Cuts::joint ? "joint" : "independent"; }
+
+Share share_of(const Partition& partition, int worker) {
+  const auto k = static_cast<std::size_t>(worker);
+  return {partition.forward_bounds[k], partition.forward_bounds[k + 1], partition.backward_bounds[k],
+          partition.backward_bounds[k + 1]};
+}
+
+int used_workers(const Partition& partition) {
+  int used = 0;
+  for (int k = 0; k < partition.workers(); ++k) used += share_of(partition, k).empty() ? 0 : 1;
+  return used;
+}
+
+double price(const Objective& objective, const Partition& partition) {
+  Seat seat{.workers = used_workers(partition)};
+  double largest = 0;
+  for (seat.rank = 0; seat.rank < partition.workers(); ++seat.rank) {
+    const Share share = share_of(partition, seat.rank);
+    if (share.empty()) continue;
+    largest = std::max(largest, objective.price(objective.cost().load(share, seat), seat.rank));
+    ++seat.position;
+  }
+  return largest;
+}
+
+}  // namespace sluice
