@@ -12,22 +12,25 @@
 namespace sluice {
 namespace {
 
-// Why the result cannot hang. Let G be the linear order of the figure, and run the program so: each rank runs ahead as
-// far as starts and loads let it, which never block; otherwise the instructions run in the order of G, each after the
+// Why the result cannot hang. Let G be the linear order of the figure, and run
+// the program so: each rank runs ahead as far as starts and loads let it, which
+// never block; otherwise the instructions run in the order of G, each after the
 // waits in front of it.
 //   A multicast's root starts right after the instruction p that made the
-// payload. Each receiver's start follows directly an instruction i with
+// payload. Each receiver's start directly follows an instruction i with
 // G(i) < G(p), or stands at the head of its program. So when p is done, all
-// members have started, and the payload can reach everyone at once, relayed or not.
-//   Every wait stands before an instruction w with G(w) > G(p), or at the end
-// of its program: a root's because w comes after p on the same rank, a receiver's because
-// w reads the value, and G puts writing before reading. So no wait of this run blocks.
-//   What a rank does next depends on its own list alone, starts never block,
-// and once a payload can move it stays so until it has. In such a network
-// one run that completes proves that all interleavings complete.
-//   A group's members start its multicasts in the same order: that of G(p), then
-// of the transfer. Where a start stands grows with G(p), at the root and at the
-// receivers; weights come last, since a root updates after all else it makes.
+// members have started, and the payload can reach everyone at once, relayed or
+// not.
+//   Every wait stands in front of an instruction w with G(w) > G(p), or at the
+// end of its program: a root's because w follows p on the same rank, a
+// receiver's because w reads the value, and G puts writing before reading. So no
+// wait of this run blocks.
+//   What a rank does next depends on its own list alone, starts never block, and
+// once a payload can move it stays so until it has. In such a network one run
+// that completes proves that all interleavings complete.
+//   The members of a group start its multicasts in the same order: that of G(p),
+// then of the transfer. Where a start stands grows with G(p), at the root and at
+// the receivers; weights come last, since a root updates after all else it makes.
 
 /// Where an instruction goes: in front of the compute instruction `slot`, or at the end.
 /// Within a slot starts come first (they must not wait for waits), then loads, then waits.
@@ -69,6 +72,11 @@ class Lowering {
   }
 
  private:
+  struct Call {
+    int transfer;
+    int microbatch;
+    int order;  // G of what made the payload
+  };
   using FirstReads = std::map<Rank, int>;  // rank -> index of the first instruction that reads a value
 
   /// Rank and index of every instruction, by G.
@@ -102,32 +110,32 @@ class Lowering {
     if (found == first_reads_.end()) return;
     FirstReads readers = found->second;
     readers.erase(root);
-    if (readers.empty()) return;
-    const int transfer = transfer_of({.payload = use.value.payload,
-                                      .tensor = use.value.tensor,
-                                      .stage = use.value.stage,
-                                      .group = group_of(root, readers),
-                                      .bytes = plan_.profile.model.tensors[at(use.value.tensor)].bytes});
-    insert_root(root, index, transfer, use.microbatch);
-    for (const auto& [rank, first_read] : readers)
-      insert_receiver(rank, receive_slot(rank, order_[at(root)][at(index)]), first_read, root, index, transfer,
-                      use.microbatch);
+    const std::int64_t bytes = plan_.profile.model.tensors[at(use.value.tensor)].bytes;
+    multicast({.payload = use.value.payload, .tensor = use.value.tensor, .stage = use.value.stage, .bytes = bytes},
+              use.microbatch, root, index, readers);
   }
 
   void send_weights(const Stage& updated, Rank root, int index) {
     for (const LayerId layer : updated.layers) {
       const std::int64_t bytes = plan_.profile.costs[at(layer)].parameter_bytes;
-      FirstReads readers;  // who needs them in the next program: all wait at the end of this one
+      if (bytes == 0) continue;
+      FirstReads readers;  // they read in the next program, so all wait at the end of this one
       for (const Rank rank : plan_.stages[at(flow_.forward_stage(layer))].owners)
-        if (rank != root) readers.emplace(rank, static_cast<int>(lists_[at(rank)].size()));
-      if (bytes == 0 || readers.empty()) continue;
-      const int transfer =
-          transfer_of({.payload = Payload::weights, .layer = layer, .group = group_of(root, readers), .bytes = bytes});
-      insert_root(root, index, transfer, kNone);
-      for (const auto& [rank, end] : readers) {
-        const int slot = std::max(receive_slot(rank, order_[at(root)][at(index)]), after_last_use(rank, layer));
-        insert_receiver(rank, slot, end, root, index, transfer, kNone);
-      }
+        if (rank != root) readers.emplace(rank, length(rank));
+      multicast({.payload = Payload::weights, .layer = layer, .bytes = bytes}, kNone, root, index, readers);
+    }
+  }
+
+  /// The root starts right behind instruction `index`, which made the payload, and
+  /// waits one instruction later, so that the send hides behind it.
+  void multicast(Transfer transfer, int microbatch, Rank root, int index, const FirstReads& readers) {
+    if (readers.empty()) return;
+    transfer.group = group_of(root, readers);
+    const Call call{index_in(plan_.transfers, transfer), microbatch, order_[at(root)][at(index)]};
+    insert(root, call, index + 1, std::min(index + 2, length(root)));
+    for (const auto& [rank, first_read] : readers) {
+      const int earliest = transfer.payload == Payload::weights ? after_last_use(rank, transfer.layer) : 0;
+      insert(rank, call, std::max(earliest, receive_slot(rank, call.order)), first_read);
     }
   }
 
@@ -140,28 +148,20 @@ class Lowering {
 
   [[nodiscard]] int after_last_use(Rank rank, LayerId layer) const {
     const std::vector<Instruction>& list = lists_[at(rank)];
-    for (int i = static_cast<int>(list.size()); i > 0; --i)
+    for (int i = length(rank); i > 0; --i)
       if (list[at(i - 1)].op == Op::forward && list[at(i - 1)].stage == flow_.forward_stage(layer)) return i;
     return 0;
   }
 
-  /// The root waits one compute instruction after the one that the send overlaps with.
-  void insert_root(Rank rank, int index, int transfer, int microbatch) {
-    const int end = static_cast<int>(lists_[at(rank)].size());
-    const int order = order_[at(rank)][at(index)];
-    insert(rank, index + 1, Insertion::start, order, Op::multicast_start, transfer, microbatch);
-    insert(rank, std::min(index + 2, end), Insertion::wait, order, Op::multicast_wait, transfer, microbatch);
+  void insert(Rank rank, const Call& call, int start_slot, int wait_slot) {
+    const auto [transfer, microbatch, order] = call;
+    insertions_[at(rank)].push_back(
+        {start_slot, Insertion::start, order, {Op::multicast_start, kNone, transfer, microbatch}});
+    insertions_[at(rank)].push_back(
+        {wait_slot, Insertion::wait, order, {Op::multicast_wait, kNone, transfer, microbatch}});
   }
 
-  void insert_receiver(Rank rank, int start_slot, int wait_slot, Rank root, int index, int transfer, int microbatch) {
-    const int order = order_[at(root)][at(index)];
-    insert(rank, start_slot, Insertion::start, order, Op::multicast_start, transfer, microbatch);
-    insert(rank, wait_slot, Insertion::wait, order, Op::multicast_wait, transfer, microbatch);
-  }
-
-  void insert(Rank rank, int slot, Insertion::Phase phase, int order, Op op, int transfer, int microbatch) {
-    insertions_[at(rank)].push_back({slot, phase, order, {.op = op, .transfer = transfer, .microbatch = microbatch}});
-  }
+  [[nodiscard]] int length(Rank rank) const { return static_cast<int>(lists_[at(rank)].size()); }
 
   int group_of(Rank root, const FirstReads& readers) {
     Group group{.root = root, .members = {root}, .algorithm = algorithm_};
@@ -169,8 +169,6 @@ class Lowering {
     std::sort(group.members.begin(), group.members.end());
     return index_in(plan_.groups, group);
   }
-
-  int transfer_of(const Transfer& transfer) { return index_in(plan_.transfers, transfer); }
 
   template <typename Row>
   static int index_in(std::vector<Row>& table, const Row& row) {
@@ -181,22 +179,25 @@ class Lowering {
   }
 
   Program merged(const std::string& name) {
-    Program program{.name = name, .ranks = std::vector<std::vector<Instruction>>(lists_.size())};
-    for (std::size_t rank = 0; rank < lists_.size(); ++rank) {
-      const auto key = [](const Insertion& i) {
-        return std::tuple(i.slot, i.phase, i.order, i.instruction.transfer, i.instruction.op);
-      };
-      std::vector<Insertion>& insertions = insertions_[rank];
-      std::sort(insertions.begin(), insertions.end(),
-                [&](const Insertion& a, const Insertion& b) { return key(a) < key(b); });
-      std::vector<Instruction>& list = program.ranks[rank];
-      auto next = insertions.begin();
-      for (int slot = 0; slot <= std::ssize(lists_[rank]); ++slot) {
-        for (; next != insertions.end() && next->slot == slot; ++next) list.push_back(next->instruction);
-        if (slot < std::ssize(lists_[rank])) list.push_back(lists_[rank][at(slot)]);
-      }
-    }
+    Program program{.name = name, .ranks = {}};
+    for (Rank rank = 0; rank < std::ssize(lists_); ++rank) program.ranks.push_back(merged(rank));
     return program;
+  }
+
+  std::vector<Instruction> merged(Rank rank) {
+    const auto key = [](const Insertion& i) {
+      return std::tuple(i.slot, i.phase, i.order, i.instruction.transfer, i.instruction.op);
+    };
+    std::vector<Insertion>& insertions = insertions_[at(rank)];
+    std::sort(insertions.begin(), insertions.end(),
+              [&](const Insertion& a, const Insertion& b) { return key(a) < key(b); });
+    std::vector<Instruction> list;
+    auto next = insertions.begin();
+    for (int slot = 0; slot <= length(rank); ++slot) {
+      for (; next != insertions.end() && next->slot == slot; ++next) list.push_back(next->instruction);
+      if (slot < length(rank)) list.push_back(lists_[at(rank)][at(slot)]);
+    }
+    return list;
   }
 
   Plan& plan_;
