@@ -83,6 +83,13 @@ TEST(Simulator, lets_the_ranks_of_a_node_share_its_nic) {
   EXPECT_EQ(makespan_ns(simulate(plan)), 280 + 40 + 180);
 }
 
+TEST(Simulator, sends_one_message_at_a_time_to_different_nodes) {
+  const Plan plan = build(uniform_cluster(3, 1, kIntra, kInter), {{0, 1, 2, 2}, {0, 0, 0, 2}});
+  // Rank 0 sends out0 to rank 1 from 10 to 160, to rank 2 until 310, then aux0 until 370. Rank 1 has its aux1 ready at
+  // 170, but rank 2 receives until 370: 430. Backward until 470, weights to rank 0 until 560, to rank 1 until 650.
+  EXPECT_EQ(makespan_ns(simulate(plan)), 650);
+}
+
 TEST(Simulator, sends_and_receives_the_same_bytes_and_keeps_each_rank_in_order) {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
