@@ -47,6 +47,24 @@ TEST(Simulator, adds_latency_and_bytes_over_bandwidth) {
   EXPECT_EQ(makespan_ns(simulate(build(uniform_cluster(2, 1, kIntra, kInter), joint))), 10 + 150 + 10 + 20 + 150 + 20);
 }
 
+TEST(Simulator, lengthens_the_cycle_of_1f1b_by_the_latency_that_its_warm_up_cannot_hide) {
+  // K micro-batches are in flight at worker 0, and each goes through all workers and 2 (K - 1) messages of c before its
+  // backward there: (F + B) + 2 c (K - 1) / K per micro-batch.
+  for (int workers = 2; workers <= 6; ++workers) {
+    const Profile profile = examples::chain(workers, 100e-9, 100e-9);
+    const Cluster cluster = uniform_cluster(1, workers, {.latency_s = 50e-9}, {});
+    const auto makespan_of = [&](int microbatches) {
+      return makespan_ns(simulate(build_plan({.profile = profile,
+                                              .cluster = cluster,
+                                              .schedule = "1f1b",
+                                              .microbatches = microbatches,
+                                              .partition = examples::even_partition(workers, workers)})));
+    };
+    EXPECT_EQ(makespan_of(20 * workers) - makespan_of(10 * workers), 10 * (workers * 200 + 2 * 50 * (workers - 1)))
+        << "K=" << workers;
+  }
+}
+
 TEST(Simulator, prices_auxiliaries_and_weights_of_displaced_layers) {
   const Plan plan = build(uniform_cluster(1, 2, kIntra, kInter), {{0, 1, 2}, {0, 2, 2}});
   // Forward 10, out0 15, forward 10, aux1 6, both backwards 40, weights of layer 1: 9.
