@@ -65,13 +65,13 @@ Executor::Executor(const Plan& plan, Device& device, Communicator& comm, DataLoa
       made_(tensors_by_producer(model_)),
       input_of_(inputs_by_layer(model_)),
       gradient_stage_(gradient_stages(plan)),
-      stream_(device.create_stream()),
       layers_(make_layers(plan, comm.rank(), device)),
       buffers_(plan, comm.rank(), device),
       workspace_(device.allocate(largest_workspace(layers_))),
       scratch_{device.allocate(scratch_bytes(plan, comm.rank())), device.allocate(scratch_bytes(plan, comm.rank()))},
       staged_images_(static_cast<std::size_t>(model_.microbatch * data.image_elements())),
-      staged_labels_(static_cast<std::size_t>(model_.microbatch)) {
+      staged_labels_(static_cast<std::size_t>(model_.microbatch)),
+      stream_(device.create_stream()) {
   for (const Transfer& transfer : plan.transfers)
     edges_.push_back(multicast_edges(plan.groups[at(transfer.group)], plan.cluster));
   const std::int64_t most_tags = std::ssize(plan.transfers) * plan.microbatches;

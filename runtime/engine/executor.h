@@ -106,7 +106,6 @@ class Executor {
   std::vector<int> gradient_stage_;          ///< by tensor: the stage that makes the gradient of it, or kNone
   std::vector<std::vector<Edge>> edges_;     ///< by transfer
 
-  std::unique_ptr<Stream> stream_;
   std::map<LayerId, LayerRuntime> layers_;
   ValueBuffers buffers_;
   Buffer workspace_;
@@ -123,6 +122,9 @@ class Executor {
   std::vector<bool> has_gradient_;                       ///< by layer: a micro-batch has contributed in this step
   std::vector<float> losses_;                            ///< (M, N, 2): loss and 1 if right, per sample
   std::vector<bool> has_losses_;                         ///< by micro-batch
+
+  /// Last, so that it is gone before the memory that its work may still use, after a failure.
+  std::unique_ptr<Stream> stream_;
 };
 
 }  // namespace sluice

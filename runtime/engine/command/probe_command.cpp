@@ -15,11 +15,12 @@ void probe_command(Communicator& world, const Words& words) {
   std::string output;
   po::options_description table("Measures the links between the job's ranks. Options");
   table.add_options()("output,o", po::value(&output)->required(), "cluster to write");
-  if (!parse_options(world, "sluice-run probe -o CLUSTER", table, words)) return;
+  const auto values = parse_options(world, "sluice-run probe -o CLUSTER", table, words);
+  if (!values) return;
 
   on_rank_zero(world, [&] { check_writable(output); });
   const Cluster cluster = probe(world, {.log = log_line});
-  on_rank_zero(world, [&] { write_cluster(output, cluster); });
+  on_rank_zero(world, [&] { write_cluster(output, cluster, {"sluice-run probe", resolved_options(*values)}); });
   if (world.rank() == 0)
     std::cout << "cluster=" << output << " ranks=" << cluster.ranks.size() << " nodes=" << cluster.node_names.size()
               << " intra_bytes_per_s=" << cluster.intra_node.bandwidth_bytes_per_s

@@ -27,7 +27,9 @@ void profile_command(Communicator& world, const Words& words) {
   add("threads", po::value(&settings.threads)->default_value(1), "threads per rank");
   add("repeats", po::value(&settings.repeats)->default_value(20), "sweeps over the model that count");
   add("output,o", po::value(&output)->required(), "profile to write");
-  if (!parse_options(world, "sluice-run profile --model M --image S --microbatch B -o PROFILE", table, words)) return;
+  const auto values =
+      parse_options(world, "sluice-run profile --model M --image S --microbatch B -o PROFILE", table, words);
+  if (!values) return;
   require_at_least("repeats", settings.repeats, 1);
 
   on_rank_zero(world, [&] { check_writable(output); });
@@ -38,7 +40,7 @@ void profile_command(Communicator& world, const Words& words) {
     profile.model = build_model(model_name, {channels, image, image}, classes, microbatch);
   });
   profile = measure_profile(world, *device, profile.model, settings);
-  on_rank_zero(world, [&] { write_profile(output, profile); });
+  on_rank_zero(world, [&] { write_profile(output, profile, {"sluice-run profile", resolved_options(*values)}); });
   if (world.rank() == 0) std::cout << "profile=" << output << " layers=" << profile.costs.size() << '\n';
 }
 

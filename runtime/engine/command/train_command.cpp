@@ -20,7 +20,7 @@ namespace {
 
 struct TrainOptions {
   std::string plan, data, output, weights, device;
-  std::int64_t epochs = 0;
+  std::int64_t epochs = 0, seed = 0;
   int threads = 1;
   bool remap = false;
   SgdSettings sgd;
@@ -34,7 +34,7 @@ po::options_description options_table(TrainOptions& options) {
   add("data", po::value(&options.data)->required(), "dataset to learn from");
   add("steps", po::value(&options.trainer.steps), "steps to train; or --epochs");
   add("epochs", po::value(&options.epochs), "passes over the training part; the last partial batch is dropped");
-  add("seed", po::value(&options.trainer.seed)->default_value(1), "decides weights, order and dropout");
+  add("seed", po::value(&options.seed)->default_value(1), "decides weights, order and dropout");
   add("threads", po::value(&options.threads)->default_value(1), "threads per rank");
   add("learning-rate", po::value(&options.sgd.learning_rate)->default_value(0.01F, "0.01"), "of SGD");
   add("momentum", po::value(&options.sgd.momentum)->default_value(0), "of SGD");
@@ -55,6 +55,8 @@ void check(TrainOptions& options, const po::variables_map& values) {
   if (values.count("steps") > 0) require_at_least("steps", static_cast<double>(options.trainer.steps), 1);
   if (values.count("epochs") > 0) require_at_least("epochs", static_cast<double>(options.epochs), 1);
   if (values.count("evaluate-every") == 0) options.trainer.evaluate_every = options.epochs > 0 ? 1 : 0;
+  require_at_least("seed", static_cast<double>(options.seed), 0);
+  options.trainer.seed = static_cast<std::uint64_t>(options.seed);
   require_at_least("evaluate-every", static_cast<double>(options.trainer.evaluate_every), 0);
   require_at_least("record-every", static_cast<double>(options.trainer.record_every), 1);
   require_at_least("learning-rate", options.sgd.learning_rate, 0);
@@ -62,15 +64,17 @@ void check(TrainOptions& options, const po::variables_map& values) {
   require_at_least("weight-decay", options.sgd.weight_decay, 0);
 }
 
-RunHeader header(const TrainOptions& options, const po::variables_map& values, const Plan& plan, const Device& device,
-                 const Timeline& predicted) {
+RunHeader header(const TrainOptions& options, const Words& words, const po::variables_map& values, const Plan& plan,
+                 const Device& device, const Timeline& predicted) {
   RunHeader header;
   header.plan = plan;
   header.predicted = predicted;
-  header.seed = static_cast<std::int64_t>(options.trainer.seed);
+  header.seed = options.seed;
   header.threads = options.threads;
   header.device = device.fingerprint();
   header.started = timestamp();
+  header.command_line = "sluice-run train";
+  for (const std::string& word : words) header.command_line += " " + word;
   header.settings = resolved_options(values);
   return header;
 }
@@ -118,7 +122,7 @@ void train_command(Communicator& world, const Words& words) {
   if (options.epochs > 0) options.trainer.steps = options.epochs * (data->samples(Split::train) / data->global_batch());
 
   const Timeline predicted = simulate(plan);
-  Recorder recorder(comm, clock, options.output, header(options, *values, plan, *device, predicted));
+  Recorder recorder(comm, clock, options.output, header(options, words, *values, plan, *device, predicted));
   Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
   const TrainingSummary summary = trainer.train();
   recorder.finish();

@@ -114,6 +114,34 @@ TEST_F(SluiceRun, trains_on_three_ranks_as_on_one) {
   }
 }
 
+TEST_F(SluiceRun, learns_real_images_on_two_ranks_as_on_one) {
+  const std::string source = "/usr/share/datasets/fashion-mnist/";
+  ASSERT_EQ(
+      std::system(
+          text(SLUICE_DATASET, " idx --train-images ", source, "train-images-idx3-ubyte.gz --train-labels ", source,
+               "train-labels-idx1-ubyte.gz --test-images ", source, "t10k-images-idx3-ubyte.gz --test-labels ", source,
+               "t10k-labels-idx1-ubyte.gz --limit-train 2000 --limit-test 500 -o ", file("data.h5"), " >", file("out"))
+              .c_str()),
+      0);
+  const Model lenet = build_model("lenet5", {1, 28, 28}, 10, 8);
+  const auto layers = static_cast<int>(lenet.layers.size());
+  write_plan(file("one.h5"), plan(lenet, "sequential", 1, 1, {{0, layers}, {0, layers}}, 4));
+  write_plan(file("two.h5"), plan(lenet, "gpipe", 1, 2, {{0, 5, layers}, {0, 3, layers}}, 4));
+  const Outcome one = train(1, "one.h5", text("--epochs 2 -o ", file("one-r.h5")));
+  ASSERT_EQ(one.code, 0) << one.err;
+  const Outcome two = train(2, "two.h5", text("--epochs 2 -o ", file("two-r.h5")));
+  ASSERT_EQ(two.code, 0) << two.err;
+  const RunTables expected = read_results(file("one-r.h5")).tables;
+  const RunTables tables = read_results(file("two-r.h5")).tables;
+  ASSERT_EQ(tables.steps.size(), 124U);  // 62 steps an epoch: 16 samples are left over
+  EXPECT_EQ(tables.steps[62].epoch, 1);
+  for (std::size_t step = 0; step < tables.steps.size(); ++step)
+    EXPECT_EQ(tables.steps[step].loss, expected.steps[step].loss) << "step " << step;
+  ASSERT_EQ(tables.evaluations.size(), 2U);
+  EXPECT_EQ(tables.evaluations, expected.evaluations);
+  EXPECT_GT(tables.evaluations.back().accuracy, 0.5);
+}
+
 TEST_F(SluiceRun, records_bytes_as_predicted_and_times_of_chosen_steps) {
   const Plan plan = two_rank_plan();
   write_plan(file("plan.h5"), plan);
@@ -245,7 +273,8 @@ TEST_F(SluiceRun, says_how_it_is_used) {
   for (const char* words :
        {"", "fly", "train --plan", "train --plan p --data d -o r", "train --plan p --data d -o r --steps 1 --epochs 1",
         "train --plan p --data d -o r --steps 0", "train --plan p --data d -o r --steps 1 --bogus 3",
-        "profile --model lenet5 -o p", "train --plan p --data d -o r --steps 1 --momentum -1"})
+        "profile --model lenet5 -o p", "train --plan p --data d -o r --steps 1 --momentum -1",
+        "train --plan p --data d -o r --steps 1 --seed -1"})
     EXPECT_EQ(run(2, words).code, static_cast<int>(ExitCode::usage)) << words;
   for (const char* words : {"--help", "train --help", "profile --help", "probe --help"}) {
     const Outcome help = run(2, words);
