@@ -14,11 +14,10 @@
 # shellcheck disable=SC2034 # used by the job scripts
 launcher=(srun --mpi=pmi2)
 
-# Found from here; nothing to edit. In the source tree build/bin, once installed PREFIX/bin.
+# Found from here, unless SLUICE_BIN is set: build/bin in the source tree, PREFIX/bin once installed.
 SLUICE_JOBSCRIPTS=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
-if [ -d "$SLUICE_JOBSCRIPTS/../build/bin" ]; then
-  SLUICE_BIN=$(realpath "$SLUICE_JOBSCRIPTS/../build/bin")
-else
-  SLUICE_BIN=$(realpath "$SLUICE_JOBSCRIPTS/../../../bin")
-fi
-export SLUICE_JOBSCRIPTS SLUICE_BIN
+for folder in ../build/bin ../../../bin; do
+  [ -n "${SLUICE_BIN:-}" ] || [ ! -x "$SLUICE_JOBSCRIPTS/$folder/sluice-run" ] ||
+    SLUICE_BIN=$(realpath "$SLUICE_JOBSCRIPTS/$folder")
+done
+export SLUICE_JOBSCRIPTS SLUICE_BIN=${SLUICE_BIN:?has no default: build or install Sluice first, or set it}

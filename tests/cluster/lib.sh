@@ -21,6 +21,21 @@ expect_between() { # what, least, value, most
 # Bytes that a node has sent so far, as its network interface counts them.
 sent_by() { cluster counters | awk -v node="$1" '$1 == node { print $2 }'; }
 
+# A job script, submitted from here, until its end; its log if it fails.
+submit() { # job script and arguments
+  # shellcheck disable=SC2154 # build is set below
+  on_head SLUICE_BIN="$build/bin" SLUICE_JOBSCRIPTS="$source_tree/jobscripts" sbatch --wait --quiet "$@" && return
+  cat ./*.log
+  fail "sbatch $*"
+}
+
+# One value of an HDF5 dataset a line.
+column() { # file, dataset
+  h5dump --noindex --width=1 --dataset="$2" --output=column.txt "$1" >/dev/null
+  tr -d ', "' <column.txt | grep .
+}
+sum() { awk '{ total += $1 } END { printf "%d\n", total }'; }
+
 if ! cluster running; then
   echo 'skipped: the virtual cluster is not up (it needs root)'
   exit 77
