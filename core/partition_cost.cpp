@@ -5,13 +5,10 @@
 #include <limits>
 #include <set>
 
+#include "core/index.h"
+#include "core/plan.h"
+
 namespace sluice {
-namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
-
 int microbatches_in_flight(const std::string& schedule, int microbatches, int workers, int position) {
   return schedule == "gpipe" ? microbatches : std::min(microbatches, workers - position);
 }
@@ -39,6 +36,7 @@ PartitionCost::PartitionCost(const Profile& profile, const Cluster& cluster, std
       cluster_(&cluster),
       schedule_(std::move(schedule)),
       microbatches_(microbatches),
+      early_receives_(1 + Plan{}.receive_ahead),
       bandwidth_bytes_per_s_(compute_only ? std::numeric_limits<double>::infinity()
                                           : pricing_link(cluster).bandwidth_bytes_per_s) {
   collect_touches();
@@ -78,7 +76,7 @@ void PartitionCost::collect_touches() {
 void PartitionCost::sum_prefixes() {
   forward_s_ = backward_s_ = {0};
   parameters_ = packed_ = {0};
-  std::vector<std::int64_t> workspace;
+  std::vector<std::int64_t> workspace, gradients;
   for (std::size_t layer = 0; layer < profile_->costs.size(); ++layer) {
     const LayerCost& cost = profile_->costs[layer];
     forward_s_.push_back(forward_s_.back() + cost.forward_s);
@@ -87,53 +85,69 @@ void PartitionCost::sum_prefixes() {
     parameters_.push_back(parameters_.back() + cost.parameter_bytes);
     packed_.push_back(packed_.back() + cost.packed_bytes);
     workspace.push_back(cost.workspace_bytes);
+    std::int64_t& gradient = gradients.emplace_back(0);
+    for (const Touch& touch : backward_touches_[layer])
+      if (touch.meetings.gradient_wanted > 0)
+        gradient = std::max(gradient, profile_->model.tensors[at(touch.tensor)].bytes);
   }
-  workspace_ = {workspace};
-  for (std::size_t width = 1; 2 * width <= workspace.size(); width *= 2) {
-    const std::vector<std::int64_t>& half = workspace_.back();
+  workspace_ = RangeMaximum(std::move(workspace));
+  gradients_ = RangeMaximum(std::move(gradients));
+}
+
+PartitionCost::RangeMaximum::RangeMaximum(std::vector<std::int64_t> values) : largest_{std::move(values)} {
+  for (std::size_t width = 1; 2 * width <= largest_[0].size(); width *= 2) {
+    const std::vector<std::int64_t>& half = largest_.back();
     std::vector<std::int64_t> whole;
-    for (std::size_t layer = 0; layer + 2 * width <= workspace.size(); ++layer)
-      whole.push_back(std::max(half[layer], half[layer + width]));
-    workspace_.push_back(std::move(whole));
+    for (std::size_t l = 0; l + 2 * width <= largest_[0].size(); ++l)
+      whole.push_back(std::max(half[l], half[l + width]));
+    largest_.push_back(std::move(whole));
   }
 }
 
-std::int64_t PartitionCost::most_workspace(LayerId begin, LayerId end) const {
+std::int64_t PartitionCost::RangeMaximum::of(LayerId begin, LayerId end) const {
   if (begin >= end) return 0;
   const int level = std::bit_width(static_cast<unsigned>(end - begin)) - 1;
-  const std::vector<std::int64_t>& largest = workspace_[at(level)];
-  return std::max(largest[at(begin)], largest[at(end - (1 << level))]);
+  return std::max(largest_[at(level)][at(begin)], largest_[at(level)][at(end - (1 << level))]);
 }
 
-PartitionCost::Traffic PartitionCost::traffic(TensorId tensor, const Meetings& here, int own_depth,
-                                              int all_depth) const {
+PartitionCost::Depth PartitionCost::depth(const Seat& seat) const {
+  // The worker that sends has no more micro-batches in flight than the first.
+  const auto in_flight = [&](int position) {
+    return microbatches_in_flight(schedule_, microbatches_, seat.workers, position);
+  };
+  return {.own = in_flight(seat.position),
+          .arriving = std::min(microbatches_, in_flight(0) + early_receives_),
+          .gradient = std::min(microbatches_, in_flight(seat.position) + early_receives_),
+          .leaving = std::min(microbatches_, 2),
+          .later_workers = seat.workers - 1 - seat.position};
+}
+
+PartitionCost::Traffic PartitionCost::traffic(TensorId tensor, const Meetings& here, const Depth& depth) const {
   const Tensor& t = profile_->model.tensors[at(tensor)];
   const Meetings& all = everywhere_[at(tensor)];
   const bool read_here = here.forward_reads + here.backward_reads > 0;
   const bool arrives = here.made == 0 && read_here;
   const bool leaves =
       here.made > 0 && (here.forward_reads < all.forward_reads || here.backward_reads < all.backward_reads);
-  const int partials = here.gradient_wanted > 0 ? all.gradient_summands - here.gradient_summands : 0;
+  const int summands_elsewhere = here.gradient_wanted > 0 ? all.gradient_summands - here.gradient_summands : 0;
   const bool gradient_leaves = here.gradient_wanted == 0 && here.gradient_summands > 0;
 
-  const bool held = here.made > 0 || read_here;
   const bool forward_here = here.made + here.forward_reads > 0;
-  const int stash = here.backward_reads == 0 ? 1 : forward_here ? own_depth : all_depth;
-  // A gradient that comes or goes has one slot in use and one in flight; inside
-  // the share it is scratch of the backward.
-  const bool gradient_stays = here.gradient_wanted > 0 && here.gradient_summands > 0;
-  const int gradients = 2 * partials + (gradient_leaves ? 2 : 0) + (gradient_stays ? 1 : 0);
-  const int slots = (held ? stash + (arrives || leaves ? 1 : 0) : 0) + gradients;
-  // More layers may bring the forward to a backward's stash, or both ends of what arrives or leaves.
-  const int least_slots = (held ? std::min(stash, own_depth) : 0) + std::min(gradients, 1);
+  const int least = here.backward_reads > 0 ? depth.own : here.made > 0 || read_here ? 1 : 0;
+  int slots = least;
+  if (arrives && (t.producer != kDataset || !forward_here)) slots = depth.arriving;
+  if (leaves) slots = std::max(slots, depth.leaving);
+  // Each later worker with readers sends its own partial sum.
+  slots += std::min(summands_elsewhere, depth.later_workers) * depth.gradient;
+  if (gradient_leaves) slots += depth.leaving;
 
   Traffic traffic;
   if (arrives && t.producer != kDataset) traffic.received += t.bytes;
-  if (partials > 0) traffic.received += t.bytes;
+  if (summands_elsewhere > 0) traffic.received += t.bytes;
   if (leaves) traffic.sent += t.bytes;
   if (gradient_leaves) traffic.sent += t.bytes;
   traffic.buffers = slots * t.bytes;
-  traffic.least_buffers = least_slots * t.bytes;
+  traffic.least_buffers = least * t.bytes;
   return traffic;
 }
 
@@ -157,8 +171,7 @@ void ShareTally::restart(const Seat& seat, LayerId forward_begin, LayerId backwa
   while (share_.forward_begin < share_.forward_end) shrink_forward();
   while (share_.backward_begin < share_.backward_end) shrink_backward();
   share_ = {forward_begin, forward_begin, backward_begin, backward_begin};
-  own_depth_ = microbatches_in_flight(cost_->schedule_, cost_->microbatches_, seat.workers, seat.position);
-  all_depth_ = microbatches_in_flight(cost_->schedule_, cost_->microbatches_, seat.workers, 0);
+  depth_ = cost_->depth(seat);
 }
 
 void ShareTally::grow_forward() { move(cost_->forward_touches_[at(share_.forward_end++)], +1); }
@@ -170,7 +183,7 @@ void ShareTally::drop_first_backward() { move(cost_->backward_touches_[at(share_
 
 void ShareTally::move(const std::vector<PartitionCost::Touch>& touches, int sign) {
   const auto count = [&](TensorId tensor, int direction) {
-    const auto traffic = cost_->traffic(tensor, here_[at(tensor)], own_depth_, all_depth_);
+    const auto traffic = cost_->traffic(tensor, here_[at(tensor)], depth_);
     total_.received += direction * traffic.received;
     total_.sent += direction * traffic.sent;
     total_.buffers += direction * traffic.buffers;
@@ -204,8 +217,9 @@ WorkerLoad ShareTally::load() const {
   load.sent_bytes =
       static_cast<double>(total_.sent) + steps * static_cast<double>(in_backward(parameters) - in_both(parameters));
   const std::int64_t fixed = in_any(parameters) + in_any(cost_->packed_) + 2 * in_backward(parameters) +
-                             std::max(cost_->most_workspace(s.forward_begin, s.forward_end),
-                                      cost_->most_workspace(s.backward_begin, s.backward_end));
+                             std::max(cost_->workspace_.of(s.forward_begin, s.forward_end),
+                                      cost_->workspace_.of(s.backward_begin, s.backward_end)) +
+                             2 * cost_->gradients_.of(s.backward_begin, s.backward_end);
   load.memory_bytes = fixed + total_.buffers;
   load.least_memory_bytes = fixed + total_.least_buffers;
   return load;

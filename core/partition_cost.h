@@ -98,13 +98,31 @@ class PartitionCost {
     TensorId tensor = kNone;
     Meetings meetings;
   };
+  /// Largest value of a range of layers, in constant time.
+  class RangeMaximum {
+   public:
+    RangeMaximum() = default;
+    explicit RangeMaximum(std::vector<std::int64_t> values);
+    [[nodiscard]] std::int64_t of(LayerId begin, LayerId end) const;  ///< 0 of none
+
+   private:
+    std::vector<std::vector<std::int64_t>> largest_;  ///< [j][l]: of layers [l, l + 2^j)
+  };
   /// Bytes that one tensor adds to a worker.
   struct Traffic {
     std::int64_t received = 0, sent = 0, buffers = 0, least_buffers = 0;
   };
 
-  [[nodiscard]] Traffic traffic(TensorId tensor, const Meetings& here, int own_depth, int all_depth) const;
-  [[nodiscard]] std::int64_t most_workspace(LayerId begin, LayerId end) const;
+  /// Micro-batches for which a worker may hold one tensor at once.
+  struct Depth {
+    int own = 1;       ///< from the forward here to the backward here
+    int arriving = 1;  ///< from the start of a receive to a use here, from whichever worker
+    int gradient = 1;  ///< from the start of a gradient's receive to the backward here
+    int leaving = 1;   ///< from where it is made to the end of its send
+    int later_workers = 0;
+  };
+  [[nodiscard]] Depth depth(const Seat& seat) const;
+  [[nodiscard]] Traffic traffic(TensorId tensor, const Meetings& here, const Depth& depth) const;
   void collect_touches();
   void sum_prefixes();
 
@@ -112,12 +130,14 @@ class PartitionCost {
   const Cluster* cluster_;
   std::string schedule_;
   int microbatches_;
-  double bandwidth_bytes_per_s_;                                        ///< infinite under compute_only
+  int early_receives_;            ///< receives that have started before their data can come
+  double bandwidth_bytes_per_s_;  ///< infinite under compute_only
   std::vector<std::vector<Touch>> forward_touches_, backward_touches_;  ///< per layer
   std::vector<Meetings> everywhere_;                                    ///< per tensor, over all layers
   std::vector<double> forward_s_, backward_s_;                          ///< prefix sums
   std::vector<std::int64_t> parameters_, packed_;                       ///< prefix sums [B]
-  std::vector<std::vector<std::int64_t>> workspace_;                    ///< [j][l]: largest of layers [l, l + 2^j)
+  RangeMaximum workspace_;                                              ///< of either work [B]
+  RangeMaximum gradients_;                                              ///< of one tensor that the layer makes [B]
 };
 
 /// One worker's share that grows and shrinks layer by layer, its load kept up to
@@ -142,7 +162,7 @@ class ShareTally {
 
   const PartitionCost* cost_;
   Share share_;
-  int own_depth_ = 1, all_depth_ = 1;
+  PartitionCost::Depth depth_;
   std::vector<PartitionCost::Meetings> here_;  ///< per tensor
   PartitionCost::Traffic total_;
 };

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/index.h"
 #include "optimizer/solver/solver.h"
 
 // A state is (forward prefix, backward prefix, workers used, ranks passed); its
@@ -67,7 +68,6 @@ class Pass {
     return place_of_state_[at(node.forward_done * (objective_.layers() + 1) + node.backward_done)];
   }
   [[nodiscard]] Solution trace(int node) const;
-  [[nodiscard]] static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
   const Objective& objective_;
   Cuts cuts_;

@@ -4,6 +4,8 @@
 #include <functional>
 #include <limits>
 
+#include "core/index.h"
+
 namespace sluice {
 namespace {
 
@@ -12,8 +14,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Bounds compare sums taken in another order than the prices: a bound must
 /// never cut off what it only ties with.
 constexpr double kRounding = 1 + 1e-9;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// One figure of each load.
 template <typename Figure>

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/liveness.h"
+#include "optimizer/schedule/build_plan.h"
+#include "optimizer/solver/solver.h"
 #include "random_profile.h"
 
 namespace sluice {
@@ -121,6 +124,41 @@ TEST(PartitionCost, stashes_follow_the_schedule) {
   EXPECT_EQ(microbatches_in_flight("1f1b", 8, 4, 3), 1);
   EXPECT_EQ(microbatches_in_flight("1f1b", 2, 4, 0), 2);
   EXPECT_EQ(microbatches_in_flight("sequential", 8, 1, 0), 1);
+}
+
+std::vector<int> random_bounds(RandomCase& random, int workers, int layers) {
+  std::vector<int> bounds{0, layers};
+  while (std::ssize(bounds) < workers + 1) bounds.push_back(random.between(0, layers));
+  std::sort(bounds.begin(), bounds.end());
+  return bounds;
+}
+
+TEST(PartitionCost, memory_covers_what_the_built_plan_holds) {
+  double priced = 0, held = 0;
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    RandomCase random(seed);
+    const int layers = random.between(1, 12), workers = random.between(1, 7), microbatches = random.between(1, 10);
+    const Profile profile = random.profile(layers, random.chance(0.3));
+    const Cluster cluster = random.cluster(workers, true);
+    Partition partition{random_bounds(random, workers, layers), random_bounds(random, workers, layers)};
+    if (random.chance(0.3)) partition.backward_bounds = partition.forward_bounds;
+    const std::string schedule = random.chance(0.7) ? "1f1b" : "gpipe";
+    const Plan plan = build_plan({profile, cluster, schedule, microbatches, partition});
+    const PartitionCost cost(profile, cluster, schedule, microbatches, false);
+    Seat seat{0, 0, used_workers(partition)};
+    for (; seat.rank < workers; ++seat.rank) {
+      const Share share = share_of(partition, seat.rank);
+      if (share.empty()) continue;
+      const std::int64_t priced_here = cost.load(share, seat).memory_bytes;
+      const std::int64_t held_here = memory_use(plan, seat.rank).total();
+      EXPECT_GE(priced_here, held_here) << "rank " << seat.rank << " of " << schedule << ", M = " << microbatches;
+      priced += static_cast<double>(priced_here);
+      held += static_cast<double>(held_here);
+      ++seat.position;
+    }
+  }
+  EXPECT_LT(priced, 1.5 * held) << "safe, but not far above";
 }
 
 TEST(PartitionCost, what_does_not_fit_costs_infinity) {
