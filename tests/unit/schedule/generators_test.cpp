@@ -39,9 +39,9 @@ std::string row(const Plan& plan, const Timeline& timeline, Rank rank) {
   return row.substr(0, row.find_last_not_of(' ') + 1);
 }
 
-class PublishedFigure : public testing::TestWithParam<const char*> {};
+class HandWrittenFigure : public testing::TestWithParam<const char*> {};
 
-TEST_P(PublishedFigure, is_reproduced_by_four_workers_and_eight_microbatches) {
+TEST_P(HandWrittenFigure, is_reproduced_by_four_workers_and_eight_microbatches) {
   const Plan plan = examples::textbook_plan(GetParam(), 4, 8, 1e-9, 2e-9);
   const Timeline timeline = simulate(plan);
   const std::vector<std::string> rows = golden_rows(text("tests/data/schedules/", GetParam(), "_4x8.txt"));
@@ -49,7 +49,7 @@ TEST_P(PublishedFigure, is_reproduced_by_four_workers_and_eight_microbatches) {
   for (Rank rank = 0; rank < 4; ++rank) EXPECT_EQ(row(plan, timeline, rank), rows[at(rank)]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, PublishedFigure, testing::Values("1f1b", "gpipe"),
+INSTANTIATE_TEST_SUITE_P(Schedules, HandWrittenFigure, testing::Values("1f1b", "gpipe"),
                          [](const auto& info) { return text(info.param); });
 
 /// Cells with work; "." for those that only pace.
