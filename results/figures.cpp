@@ -172,10 +172,13 @@ void add_stages(Figures& figures, const RunResults& results) {
     }
   auto measured = measured_works(results);
   for (const auto& [key, work] : works) {
+    const auto& [row, op] = key;
+    const Stage& stage = plan.stages[static_cast<std::size_t>(row)];
     const std::vector<double>& durations = measured[key];
-    figures.stages.push_back({key.second,
-                              key.first,
-                              layer_names(plan, plan.stages[static_cast<std::size_t>(key.first)]),
+    figures.stages.push_back({op,
+                              row,
+                              stage.index,
+                              layer_names(plan, stage),
                               {work.ranks.begin(), work.ranks.end()},
                               work.sum_s / work.count,
                               quantile(durations, 0.5),

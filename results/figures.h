@@ -34,7 +34,8 @@ struct TrafficFigures {
 /// One kind of work of one stage, per micro-batch (update: per step).
 struct StageFigures {
   Op op = Op::forward;
-  int stage = 0;             ///< index into Plan::stages
+  int stage = 0;             ///< row of Plan::stages
+  int index = 0;             ///< position in the pipeline: the 2 of a printed cell 2F0
   std::string layers;        ///< "conv1 to pool2"
   std::vector<Rank> ranks;   ///< that run it
   double predicted_s = 0;    ///< mean over its instructions of instruction_time()

@@ -53,7 +53,7 @@ std::string stages_table(const Figures& figures) {
   Rows rows{{"stage, per micro-batch", "layers", "ranks", "predicted", "measured", "difference"}};
   for (const StageFigures& stage : figures.stages) {
     const bool measured = stage.samples > 0;
-    rows.push_back({text(to_string(stage.op), " ", stage.stage), stage.layers, joined(stage.ranks),
+    rows.push_back({text(to_string(stage.op), " ", stage.index), stage.layers, joined(stage.ranks),
                     format_seconds(stage.predicted_s), measured ? format_seconds(stage.measured_s) : "-",
                     measured ? format_signed_percent(relative_difference(stage.predicted_s, stage.measured_s)) : "-"});
   }
@@ -129,6 +129,7 @@ std::string report_json(const RunResults& results) {
   for (const StageFigures& stage : figures.stages)
     json["stages"].push_back({{"work", to_string(stage.op)},
                               {"stage", stage.stage},
+                              {"index", stage.index},
                               {"layers", stage.layers},
                               {"ranks", stage.ranks},
                               {"predicted_s", stage.predicted_s},

@@ -25,13 +25,16 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   }
-  std::ostringstream stream;
+  std::string lines;
   for (const auto& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c)
-      stream << "  " << (c == 0 ? std::left : std::right) << std::setw(static_cast<int>(widths[c])) << row[c];
-    stream << "\n";
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string padding(widths[c] - row[c].size(), ' ');
+      line += c == 0 ? text("  ", row[c], padding) : text("  ", padding, row[c]);
+    }
+    lines += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  return stream.str();
+  return lines;
 }
 
 std::string format_seconds(double seconds) {

@@ -3,6 +3,7 @@
 #include "core/storage/cluster_file.h"
 #include "core/storage/in_file.h"
 #include "core/storage/profile_file.h"
+#include "core/storage/string_map.h"
 #include "core/storage/table.h"
 #include "core/text.h"
 
@@ -69,16 +70,6 @@ void candidate_columns(Table table) {
   table.number("workers", &PlanFigures::workers, {"1", "workers used"});
   table.number("bottleneck_s", &PlanFigures::bottleneck_s, {"s", "per micro-batch"});
   table.number("step_s", &PlanFigures::step_s, {"s", "simulated step"});
-}
-
-using Option = std::pair<std::string, std::string>;
-
-template <typename Table>
-void option_columns(Table table) {
-  table.string(
-      "name", [](auto& option) -> auto& { return option.first; }, "name of a resolved option");
-  table.string(
-      "value", [](auto& option) -> auto& { return option.second; }, "its value");
 }
 
 std::int64_t instruction_count(const Plan& plan) {
@@ -178,12 +169,11 @@ void write_plan(const GroupWriter& group, const Plan& plan) {
   transfer_columns(TableWriter(group, "transfers", plan.transfers));
   write_programs(group, plan);
   write_candidates(group, plan);
-  option_columns(TableWriter(group, "options", std::vector<Option>(plan.options.begin(), plan.options.end())));
+  write_string_map(group, "options", plan.options);
 }
 
 Plan read_plan(const GroupReader& group) {
   Plan plan;
-  std::vector<Option> options;
   plan.schedule = group.text_attribute("schedule");
   plan.microbatches = group.integer_attribute<int>("microbatches");
   plan.receive_ahead = group.integer_attribute<int>("receive_ahead");
@@ -197,8 +187,7 @@ Plan read_plan(const GroupReader& group) {
   transfer_columns(TableReader(group, "transfers", plan.transfers));
   plan.programs = read_programs(group);
   read_candidates(group, plan);
-  option_columns(TableReader(group, "options", options));
-  plan.options.insert(options.begin(), options.end());
+  plan.options = read_string_map(group, "options");
   require_identity(group, "digest", digest(plan));
   return plan;
 }

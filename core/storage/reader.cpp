@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/storage/hdf5_calls.h"
+#include "core/storage/string_map.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -278,14 +279,8 @@ Provenance read_provenance(const std::string& path) {
   const Handle file = open_file(path);
   const GroupReader group = root_of(file, path).group("provenance");
   const std::vector<std::string> command_line = group.strings("command_line");
-  const std::vector<std::string> names = group.strings("parameter");
-  const std::vector<std::string> values = group.strings("value");
   if (command_line.size() != 1) group.refuse("command_line", text("has ", command_line.size(), " rows, expected 1"));
-  if (names.size() != values.size())
-    group.refuse("value", text("has ", values.size(), " rows, expected ", names.size(), " as parameter has"));
-  Provenance provenance{command_line.front(), {}};
-  for (std::size_t i = 0; i < names.size(); ++i) provenance.parameters[names[i]] = values[i];
-  return provenance;
+  return {command_line.front(), read_string_map(group, "parameters")};
 }
 
 }  // namespace sluice

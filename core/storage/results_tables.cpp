@@ -2,6 +2,7 @@
 
 #include "core/storage/in_file.h"
 #include "core/storage/plan_file.h"
+#include "core/storage/string_map.h"
 #include "core/storage/table.h"
 #include "core/text.h"
 
@@ -82,16 +83,6 @@ void predicted_rank_columns(Table table) {
   table.number("peak_memory_bytes", &RankTimeline::peak_memory_bytes, {"B", "high-water mark"});
 }
 
-using Setting = std::pair<std::string, std::string>;
-
-template <typename Table>
-void setting_columns(Table table) {
-  table.string(
-      "name", [](auto& setting) -> auto& { return setting.first; }, "name of a resolved option");
-  table.string(
-      "value", [](auto& setting) -> auto& { return setting.second; }, "its value");
-}
-
 /// The same tables as for measured steps; `step` is 0.
 void write_predicted(const GroupWriter& group, const Timeline& predicted) {
   std::vector<InstructionRecord> rows;
@@ -123,12 +114,11 @@ void write_header(const GroupWriter& group, const RunHeader& header) {
   write_plan(group.group("plan"), header.plan);
   write_predicted(group.group("predicted"), header.predicted);
   place_columns(TableWriter(group, "places", header.places));
-  setting_columns(TableWriter(group, "settings", std::vector<Setting>(header.settings.begin(), header.settings.end())));
+  write_string_map(group, "settings", header.settings);
 }
 
 RunHeader read_header(const GroupReader& group) {
   RunHeader header;
-  std::vector<Setting> settings;
   header.seed = group.integer_attribute<std::int64_t>("seed");
   header.threads = group.integer_attribute<int>("threads");
   header.device = group.text_attribute("device");
@@ -137,8 +127,7 @@ RunHeader read_header(const GroupReader& group) {
   header.plan = read_plan(group.group("plan"));
   header.predicted = read_predicted(group.group("predicted"));
   place_columns(TableReader(group, "places", header.places));
-  setting_columns(TableReader(group, "settings", settings));
-  header.settings.insert(settings.begin(), settings.end());
+  header.settings = read_string_map(group, "settings");
   return header;
 }
 

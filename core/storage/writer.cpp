@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "core/storage/hdf5_calls.h"
+#include "core/storage/string_map.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -61,14 +62,8 @@ std::string now_iso8601() {
 }
 
 void write_provenance(const GroupWriter& group, const Provenance& provenance) {
-  std::vector<std::string> names, values;
-  for (const auto& [name, value] : provenance.parameters) {
-    names.push_back(name);
-    values.push_back(value);
-  }
   group.strings("command_line", {provenance.command_line}, "the command that wrote this file");
-  group.strings("parameter", names, "name of a resolved option");
-  group.strings("value", values, "its value");
+  write_string_map(group, "parameters", provenance.parameters);
 }
 
 }  // namespace
