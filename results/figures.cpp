@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/cost_model.h"
+#include "core/index.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -75,7 +76,7 @@ std::int64_t compute_ns(const RankTimeline& timeline, const std::vector<Instruct
 
 void add_prediction(RankFigures& figures, const RunHeader& header) {
   if (header.predicted.ranks.empty()) return;
-  const auto rank = static_cast<std::size_t>(figures.rank);
+  const auto rank = at(figures.rank);
   const RankTimeline& predicted = header.predicted.ranks[rank];
   const auto step_ns = static_cast<double>(makespan_ns(header.predicted));
   const auto& list = program(header.plan, "step").ranks[rank];
@@ -87,7 +88,7 @@ void add_ranks(Figures& figures, const RunResults& results) {
   const std::vector<RankStep> steps = warm(results.tables.ranks);
   std::int64_t computing_ns = 0, available_ns = 0;
   for (Rank rank = 0; rank < std::ssize(results.header.plan.cluster.ranks); ++rank) {
-    RankFigures row{.rank = rank, .host = results.header.places[static_cast<std::size_t>(rank)].host};
+    RankFigures row{.rank = rank, .host = results.header.places[at(rank)].host};
     const RankSums sums = sums_of(steps, rank, row);
     const auto share = [&](std::int64_t part_ns) {
       return sums.duration_ns > 0 ? static_cast<double>(part_ns) / static_cast<double>(sums.duration_ns) : 0;
@@ -130,7 +131,7 @@ void add_traffic(Figures& figures, const RunResults& results) {
 }
 
 std::string layer_names(const Plan& plan, const Stage& stage) {
-  const auto name = [&](LayerId layer) { return plan.profile.model.layers[static_cast<std::size_t>(layer)].name; };
+  const auto name = [&](LayerId layer) { return plan.profile.model.layers[at(layer)].name; };
   const std::string first = name(stage.layers.front());
   return stage.layers.size() == 1 ? first : text(first, " to ", name(stage.layers.back()));
 }
@@ -144,8 +145,7 @@ std::map<WorkKey, std::vector<double>> measured_works(const RunResults& results)
   if (results.tables.timeline.empty()) return durations;
   const Program& step = program(results.header.plan, "step");
   for (const InstructionRecord& row : warm(results.tables.timeline)) {
-    const Instruction& instruction =
-        step.ranks[static_cast<std::size_t>(row.rank)][static_cast<std::size_t>(row.instruction)];
+    const Instruction& instruction = step.ranks[at(row.rank)][at(row.instruction)];
     if (is_staged(instruction.op))
       durations[{instruction.stage, instruction.op}].push_back(
           static_cast<double>(row.time.end_ns - row.time.start_ns) * 1e-9);
@@ -163,7 +163,7 @@ void add_stages(Figures& figures, const RunResults& results) {
   std::map<WorkKey, Predicted> works;
   const Program& step = program(plan, "step");
   for (Rank rank = 0; rank < std::ssize(step.ranks); ++rank)
-    for (const Instruction& instruction : step.ranks[static_cast<std::size_t>(rank)]) {
+    for (const Instruction& instruction : step.ranks[at(rank)]) {
       if (!is_staged(instruction.op)) continue;
       Predicted& work = works[{instruction.stage, instruction.op}];
       work.ranks.insert(rank);
@@ -173,7 +173,7 @@ void add_stages(Figures& figures, const RunResults& results) {
   auto measured = measured_works(results);
   for (const auto& [key, work] : works) {
     const auto& [row, op] = key;
-    const Stage& stage = plan.stages[static_cast<std::size_t>(row)];
+    const Stage& stage = plan.stages[at(row)];
     const std::vector<double>& durations = measured[key];
     figures.stages.push_back({op,
                               row,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/index.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -31,7 +32,7 @@ char symbol(const Instruction& instruction) {
 /// One line: cell c shows the instruction that runs at its middle.
 std::string line(const RankTimeline& rank, const std::vector<Instruction>& list, std::int64_t shift_ns,
                  std::int64_t length_ns, int columns) {
-  std::string cells(static_cast<std::size_t>(columns), '.');
+  std::string cells(at(columns), '.');
   for (std::size_t i = 0; i < list.size(); ++i) {
     const InstructionTime& time = rank.instructions[i];
     const auto cell = [&](std::int64_t at_ns) {
@@ -79,7 +80,7 @@ std::optional<MeasuredStep> last_measured_step(const RunResults& results) {
   for (const InstructionRecord& row : results.tables.timeline) {
     Timeline& timeline = steps[row.step];
     timeline.ranks.resize(ranks);
-    timeline.ranks[static_cast<std::size_t>(row.rank)].instructions.push_back(row.time);
+    timeline.ranks[at(row.rank)].instructions.push_back(row.time);
   }
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const Program& list = program(results.header.plan, "step");

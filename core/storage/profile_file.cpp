@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/index.h"
 #include "core/storage/in_file.h"
 #include "core/storage/table.h"
 #include "core/text.h"
@@ -74,8 +75,7 @@ void cost_columns(Table table) {
 std::vector<ParameterRow> parameter_rows(const Model& model) {
   std::vector<ParameterRow> rows;
   for (LayerId layer = 0; layer < std::ssize(model.layers); ++layer)
-    for (const Parameter& parameter : model.layers[static_cast<std::size_t>(layer)].parameters)
-      rows.push_back({layer, parameter});
+    for (const Parameter& parameter : model.layers[at(layer)].parameters) rows.push_back({layer, parameter});
   return rows;
 }
 
@@ -85,7 +85,7 @@ void add_parameters(const GroupReader& group, Model& model) {
   for (const ParameterRow& row : rows) {
     if (row.layer < 0 || row.layer >= std::ssize(model.layers))
       group.refuse("parameters/layer", text("holds ", row.layer, ", but there are ", model.layers.size(), " layers"));
-    model.layers[static_cast<std::size_t>(row.layer)].parameters.push_back(row.parameter);
+    model.layers[at(row.layer)].parameters.push_back(row.parameter);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/index.h"
 #include "core/storage/results_tables.h"
 #include "core/text.h"
 
@@ -126,7 +127,7 @@ void validate_rows(const std::string& path, const RunHeader& header, const RunTa
   const Program& step = program(header.plan, "step");
   for (const InstructionRecord& row : tables.timeline) {
     require_rank(path, "timeline", row.rank, ranks);
-    const auto& list = step.ranks[static_cast<std::size_t>(row.rank)];
+    const auto& list = step.ranks[at(row.rank)];
     if (row.instruction < 0 || row.instruction >= std::ssize(list))
       throw bad_input(text(path, ": /timeline/instruction: ", row.instruction, " is not one of the ", list.size(),
                            " of rank ", row.rank));

@@ -1,5 +1,6 @@
 #include "core/storage/results_tables.h"
 
+#include "core/index.h"
 #include "core/storage/in_file.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/string_map.h"
@@ -100,7 +101,7 @@ Timeline read_predicted(const GroupReader& group) {
   for (const InstructionRecord& row : rows) {
     if (row.rank < 0 || row.rank >= std::ssize(predicted.ranks))
       group.refuse("timeline/rank", text("holds ", row.rank, ", but there are ", predicted.ranks.size(), " ranks"));
-    predicted.ranks[static_cast<std::size_t>(row.rank)].instructions.push_back(row.time);
+    predicted.ranks[at(row.rank)].instructions.push_back(row.time);
   }
   return predicted;
 }
