@@ -21,12 +21,14 @@ herr_t keep_description(unsigned, const H5E_error2_t* entry, void* description) 
 }
 
 /// "file write failed: time = ..., errno = 28, error message = 'No space left on device', buf = ..."
-/// is mostly of use to the library's authors.
+/// is mostly of use to the library's authors; its first and its fourth part remain.
 std::string shortened(const std::string& description) {
   const std::string key = "error message = '";
   const auto start = description.find(key);
   if (start == std::string::npos) return description;
-  return description.substr(start + key.size(), description.find('\'', start + key.size()) - start - key.size());
+  const auto reason = start + key.size();
+  return text(description.substr(0, description.find_first_of(":,")), ": ",
+              description.substr(reason, description.find('\'', reason) - reason));
 }
 
 std::string innermost_error() {

@@ -68,8 +68,12 @@ Handle open_file(const std::string& path) {
     throw bad_input(text(path, ": is not an HDF5 file, or it is damaged"));
   }
   const Handle access = access_properties(place);
-  return Handle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), place,
-                      "be opened (if locks are to blame, set HDF5_USE_FILE_LOCKING=FALSE)"));
+  try {
+    return Handle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), place, "open the file"));
+  } catch (const Error& error) {
+    if (std::string(error.what()).find("lock file") == std::string::npos) throw;
+    throw bad_input(text(error.what(), ": set HDF5_USE_FILE_LOCKING=FALSE, as no file of ours needs locks"));
+  }
 }
 
 GroupReader root_of(const Handle& file, const std::string& path) {

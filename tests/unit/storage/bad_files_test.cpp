@@ -95,6 +95,11 @@ TEST_F(BadFiles, that_do_not_exist_or_are_no_hdf5) {
   expect_refused([&] { static_cast<void>(read_profile(folder.path())); }, {"not an HDF5 file"});
 }
 
+TEST_F(BadFiles, that_were_cut_short) {
+  std::filesystem::resize_file(path, 10'000);
+  expect_refused([&] { static_cast<void>(read_profile(path)); }, {path, "cannot open the file: truncated file"});
+}
+
 TEST_F(BadFiles, of_another_schema) {
   expect_refused([&] { static_cast<void>(read_cluster(path)); }, {path, "'sluice/profile'", "'sluice/cluster'"});
   expect_refused([&] { static_cast<void>(read_plan(path)); }, {"'sluice/plan'"});
