@@ -111,9 +111,12 @@ class MaxPool : public PlainKernel {
     const std::int64_t channels = windows_.channels;
     windows_.by_input([=](std::int64_t to) { std::fill_n(input_gradient + to, channels, 0.0F); },
                       [=](std::int64_t to, std::int64_t from, std::int64_t place) {
+                        const auto wanted = static_cast<std::uint8_t>(place);
 #pragma omp simd
-                        for (std::int64_t c = 0; c < channels; ++c)
-                          input_gradient[to + c] += places[from + c] == place ? output_gradient[from + c] : 0;
+                        for (std::int64_t c = 0; c < channels; ++c) {
+                          const float gradient = output_gradient[from + c];  // loaded in any case: no branch
+                          input_gradient[to + c] += places[from + c] == wanted ? gradient : 0.0F;
+                        }
                       });
   }
 
