@@ -45,11 +45,11 @@ class Sweeper {
       values_.push_back(device.allocate(tensor(t).bytes));
       gradients_.push_back(device.allocate(has_gradient(model, t) ? tensor(t).bytes : 0));
     }
-    fill_inputs();
   }
 
   /// One micro-batch forward and backward, and the update [s].
   Figures sweep() {
+    fill_inputs();
     Figures figures(model_.layers.size());
     for (std::size_t layer = 0; layer < layers_.size(); ++layer)
       figures[layer][kForward] = time([&] { layers_[layer]->forward(*stream_, memory(layer), context()); });
@@ -72,7 +72,9 @@ class Sweeper {
  private:
   [[nodiscard]] const Tensor& tensor(TensorId t) const { return model_.tensors[static_cast<std::size_t>(t)]; }
 
+  /// New values in every sweep: branches that learn the old ones by heart would make layers look fast.
   void fill_inputs() {
+    ++sweeps_;
     const PhiloxKey key = philox_key(0, fnv1a("profile input"));
     for (TensorId t = 0; t < std::ssize(model_.tensors); ++t) {
       if (tensor(t).producer != kDataset) continue;
@@ -80,7 +82,7 @@ class Sweeper {
       std::vector<float> pixels(count);
       std::vector<std::int32_t> labels(count);
       for (std::uint32_t i = 0; i < count; ++i) {
-        pixels[i] = 2 * uniform01(philox({i, 0, 0, 0}, key)[0]) - 1;
+        pixels[i] = 2 * uniform01(philox({i, sweeps_, 0, 0}, key)[0]) - 1;
         labels[i] = static_cast<std::int32_t>(i % static_cast<std::uint32_t>(model_.classes));
       }
       const void* source = tensor(t).kind == TensorKind::labels ? static_cast<const void*>(labels.data())
@@ -128,6 +130,7 @@ class Sweeper {
   Device& device_;
   const Model& model_;
   StepClock clock_;
+  std::uint32_t sweeps_ = 0;
   std::vector<std::vector<TensorId>> made_;
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<LayerRuntime>> layers_;

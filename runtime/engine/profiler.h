@@ -14,7 +14,8 @@ struct ProfilerSettings {
 
 /// Measures each layer's forward, backward-input, backward-weight and update as
 /// they occur in training: whole sweeps over the model, so that caches are as
-/// full of other layers' data as they will be. All ranks measure at the same
+/// full of other layers' data as they will be, each on new random input, since
+/// some times depend on it. All ranks measure at the same
 /// time, since they share memory bandwidth and clock; per layer the median and
 /// the interquartile range over the sweeps, then the median over the ranks.
 /// Collective; every rank returns the same profile.
