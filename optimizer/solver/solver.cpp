@@ -18,16 +18,31 @@ int used_workers(const Partition& partition) {
   return used;
 }
 
-double price(const Objective& objective, const Partition& partition) {
+namespace {
+
+/// The largest of price(load, rank) over the workers that have work.
+template <typename Price>
+double largest(const PartitionCost& cost, const Partition& partition, const Price& price) {
   Seat seat{.workers = used_workers(partition)};
-  double largest = 0;
+  double most = 0;
   for (seat.rank = 0; seat.rank < partition.workers(); ++seat.rank) {
     const Share share = share_of(partition, seat.rank);
     if (share.empty()) continue;
-    largest = std::max(largest, objective.price(objective.cost().load(share, seat), seat.rank));
+    most = std::max(most, price(cost.load(share, seat), seat.rank));
     ++seat.position;
   }
-  return largest;
+  return most;
+}
+
+}  // namespace
+
+double price(const Objective& objective, const Partition& partition) {
+  return largest(objective.cost(), partition,
+                 [&](const WorkerLoad& load, Rank rank) { return objective.price(load, rank); });
+}
+
+double bottleneck_s(const PartitionCost& cost, const Partition& partition) {
+  return largest(cost, partition, [&](const WorkerLoad& load, Rank rank) { return cost.bottleneck_s(load, rank); });
 }
 
 }  // namespace sluice

@@ -31,6 +31,9 @@ struct Solution {
 /// Largest price over the workers of a partition.
 [[nodiscard]] double price(const Objective& objective, const Partition& partition);
 
+/// The busiest worker's compute or link, memory limits of cost.cluster() included [s per micro-batch].
+[[nodiscard]] double bottleneck_s(const PartitionCost& cost, const Partition& partition);
+
 /// Worker k's layers.
 [[nodiscard]] Share share_of(const Partition& partition, int worker);
 

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "optimizer/command/options.h"
+
+namespace sluice {
+
+// One function a command: parses its words, does the work, returns the exit code.
+[[nodiscard]] int import_command(const Words& words);
+[[nodiscard]] int optimize_command(const Words& words);
+[[nodiscard]] int simulate_command(const Words& words);
+[[nodiscard]] int verify_command(const Words& words);
+[[nodiscard]] int show_command(const Words& words);
+[[nodiscard]] int report_command(const Words& words);
+
+/// The words as one line, for provenance.
+[[nodiscard]] std::string command_line(const std::string& command, const Words& words);
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+#include <iostream>
+
+#include "core/error.h"
+#include "core/storage/profile_file.h"
+#include "core/text.h"
+#include "optimizer/command/commands.h"
+#include "optimizer/import/pipedream.h"
+
+namespace sluice {
+
+namespace po = boost::program_options;
+
+int import_command(const Words& words) {
+  CommandSyntax syntax{
+      "sluice import pipedream FILE -o PROFILE", po::options_description("options"), {"format", "file"}};
+  syntax.table.add_options()                                                      //
+      ("format", po::value<std::string>()->required(), "of the file: pipedream")  //
+      ("file", po::value<std::string>()->required(), "the foreign profile")       //
+      ("output,o", po::value<std::string>()->required(), "the profile to write");
+  const auto values = parse_options(syntax, words);
+  if (!values) return static_cast<int>(ExitCode::done);
+  (void)choice(*values, "format", {"pipedream"});
+  const ImportedProfile imported = import_pipedream((*values)["file"].as<std::string>());
+  for (const std::string& warning : imported.warnings) std::cerr << "sluice: warning: " << warning << std::endl;
+  const std::string& output = (*values)["output"].as<std::string>();
+  write_profile(output, imported.profile, {command_line("import", words), resolved_options(*values)});
+  std::cout << output << ": " << imported.profile.model.name << ", " << imported.profile.model.layers.size()
+            << " layers\n";
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+#include <iostream>
+
+#include "core/error.h"
+#include "core/storage/results_file.h"
+#include "optimizer/command/commands.h"
+#include "results/report.h"
+
+namespace sluice {
+
+namespace po = boost::program_options;
+
+int report_command(const Words& words) {
+  CommandSyntax syntax{"sluice report RESULTS [options]", po::options_description("options"), {"results"}};
+  syntax.table.add_options()                                                                 //
+      ("results", po::value<std::string>()->required(), "results file, or folder of parts")  //
+      ("json", po::bool_switch(), "print one JSON object");
+  const auto values = parse_options(syntax, words);
+  if (!values) return static_cast<int>(ExitCode::done);
+  const RunResults results = read_results((*values)["results"].as<std::string>());
+  std::cout << ((*values)["json"].as<bool>() ? report_json(results) : report_text(results));
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace sluice
