@@ -10,6 +10,7 @@ declare -A may_include=(
   [core]='core'
   [core/storage]='core/storage core'
   [optimizer]='optimizer core/storage core'
+  [optimizer/command]='optimizer/command optimizer results core/storage core'
   [results]='results core/storage core'
   [datasets]='datasets core/storage core'
   [runtime/device]='runtime/device core'
