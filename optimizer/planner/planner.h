@@ -17,7 +17,7 @@ struct PlannerRequest {
   bool exactly = false;    ///< every rank has some work; otherwise at most all ranks do
   /// Fixed cuts instead of a search: positions between the workers, one less than
   /// these, not descending, 0 to L. One of the two stands for both.
-  std::optional<std::vector<int>> forward_cuts, backward_cuts;
+  std::optional<std::vector<int>> forward_cuts = {}, backward_cuts = {};
 };
 
 struct PlannerResult {

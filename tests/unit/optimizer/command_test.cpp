@@ -1,0 +1,208 @@
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/storage/cluster_file.h"
+#include "core/storage/plan_file.h"
+#include "core/storage/profile_file.h"
+#include "core/text.h"
+
+// The sluice command as a user starts it: SLUICE_BINARY is the program built.
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+  [[nodiscard]] std::string last_line() const {
+    const std::string body = out.substr(0, out.find_last_not_of('\n') + 1);
+    return body.substr(body.rfind('\n') + 1);
+  }
+};
+
+std::string contents(const fs::path& path) {
+  std::ostringstream stream;
+  stream << std::ifstream(path).rdbuf();
+  return stream.str();
+}
+
+class Command : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "sluice-command-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  /// @param environment  "SLUICE_RANKS=2"
+  Outcome run(const std::string& words, const std::string& environment = "") const {
+    const std::string line =
+        text("env ", environment, " ", SLUICE_BINARY, " ", words, " >", path("out"), " 2>", path("err"));
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(path("out")), contents(path("err"))};
+  }
+
+  void import_profile(const std::string& name) {
+    const Outcome imported = run(text("import pipedream tests/data/pipedream/", name, ".graph.txt -o ", path("p.h5")));
+    ASSERT_EQ(imported.code, 0) << imported.err;
+  }
+
+  void expect_failure(const std::string& words, int code, const std::string& message) const {
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, code) << words << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << words << "\n" << outcome.err;
+    EXPECT_FALSE(fs::exists(path("plan.h5"))) << words;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Command, imports_optimizes_verifies_simulates_and_shows) {
+  import_profile("vgg16");
+  const std::string plan = path("plan.h5");
+  const Outcome optimized = run(text("optimize --profile ", path("p.h5"), " --ranks 4 --compute-only -o ", plan));
+  ASSERT_EQ(optimized.code, 0) << optimized.err;
+  EXPECT_EQ(optimized.last_line().substr(0, 23), "bottleneck_s=0.169098 s");
+  EXPECT_NE(optimized.last_line().find(" method=dp status=optimal"), std::string::npos) << optimized.last_line();
+  EXPECT_NE(optimized.err.find("assumed: 1 node with 4 ranks"), std::string::npos) << optimized.err;
+  EXPECT_EQ(run("verify " + plan).code, 0);
+  const Outcome simulated = run("simulate " + plan);
+  EXPECT_EQ(simulated.code, 0);
+  // The simulator's step is the one that the plan was chosen by.
+  const std::string step = optimized.last_line().substr(optimized.last_line().find("step_s="));
+  EXPECT_EQ(simulated.last_line().substr(0, simulated.last_line().find(' ')), step.substr(0, step.find(' ')));
+  for (const std::string& file : {path("p.h5"), plan}) {
+    EXPECT_EQ(run("show " + file).code, 0);
+    EXPECT_EQ(nlohmann::json::parse(run("show --json " + file).out)["ranks"].size(), file == plan ? 4 : 0);
+  }
+}
+
+TEST_F(Command, prints_json_where_a_script_wants_it) {
+  import_profile("alexnet");
+  const std::string plan = path("plan.h5");
+  const Outcome optimized = run(text("optimize --json --profile ", path("p.h5"), " --ranks 2 -o ", plan));
+  const auto json = nlohmann::json::parse(optimized.out);
+  EXPECT_EQ(json["options"]["microbatches"], "8");
+  EXPECT_GT(json["runners_up"].size(), 0U);
+  EXPECT_EQ(nlohmann::json::parse(run("verify --json " + plan).out)["verified"], true);
+  EXPECT_EQ(nlohmann::json::parse(run("simulate --json " + plan).out)["step_s"], json["step_s"]);
+}
+
+TEST_F(Command, stores_the_options_that_made_the_plan) {
+  import_profile("alexnet");
+  std::ofstream(path("sluice.ini")) << "microbatches=3\nranks=3\nschedule=gpipe\nthreads=7\n";
+  const Outcome outcome = run(
+      text("optimize --profile ", path("p.h5"), " --ranks 2 --config ", path("sluice.ini"), " -o ", path("plan.h5")),
+      "SLUICE_MICROBATCHES=5 SLUICE_RANKS=4 SLUICE_ELSEWHERE=1 SLUICE_INTRA_GBPS=25");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Plan plan = read_plan(path("plan.h5"));
+  EXPECT_EQ(plan.options.at("ranks"), "2");         // the flag beats the environment
+  EXPECT_EQ(plan.options.at("microbatches"), "5");  // which beats the file
+  EXPECT_EQ(plan.options.at("schedule"), "gpipe");  // which beats the default
+  EXPECT_EQ(plan.options.at("intra-gbps"), "25");
+  EXPECT_EQ(plan.microbatches, 5);
+  EXPECT_EQ(plan.cluster.intra_node.bandwidth_bytes_per_s, 25e9 / 8);
+}
+
+TEST_F(Command, plans_for_the_first_ranks_of_a_cluster_file) {
+  import_profile("alexnet");
+  write_cluster(path("c.h5"), uniform_cluster(2, 2, {1e-6, 1e10}, {1e-5, 1e9}));
+  const std::string words =
+      text("optimize --profile ", path("p.h5"), " --cluster ", path("c.h5"), " -o ", path("plan.h5"));
+  expect_failure(words + " --ranks 5", 4, "has 4 ranks");
+  expect_failure(words + " --intra-gbps 5", 2, "give one");
+  ASSERT_EQ(run(words + " --ranks 3").code, 0);
+  EXPECT_EQ(read_plan(path("plan.h5")).cluster.ranks.size(), 3U);
+}
+
+TEST_F(Command, takes_fixed_cuts_in_both_directions) {
+  import_profile("alexnet");
+  const std::string words = text("optimize --profile ", path("p.h5"), " --ranks 3 -o ", path("plan.h5"));
+  expect_failure(words + " --forward-cuts 5,x", 2, "--forward-cuts is '5,x'");
+  expect_failure(words + " --forward-cuts 5,", 2, "--forward-cuts is '5,'");
+  expect_failure(words + " --forward-cuts 9,5", 2, "forward cut 5");
+  ASSERT_EQ(run(words + " --forward-cuts 5,9 --backward-cuts 7,8").code, 0);
+  EXPECT_EQ(read_plan(path("plan.h5")).figures.forward_cuts, "5,9");
+  EXPECT_EQ(read_plan(path("plan.h5")).figures.backward_cuts, "7,8");
+  EXPECT_EQ(read_plan(path("plan.h5")).method, "fixed");
+}
+
+TEST_F(Command, fails_with_the_code_that_fits) {
+  import_profile("alexnet");
+  const std::string out = " -o " + path("plan.h5");
+  const std::string words = text("optimize --profile ", path("p.h5"), out);
+  expect_failure("", 2, "no command");
+  expect_failure("optimise", 2, "unknown command");
+  expect_failure(words, 2, "give --cluster, or --ranks");
+  expect_failure(words + " --ranks", 2, "ranks");
+  expect_failure(words + " --ranks two", 2, "ranks");
+  expect_failure(words + " --ranks 0", 2, "--ranks is 0");
+  expect_failure(words + " --rank 2", 2, "unrecognised option '--rank'");
+  expect_failure(words + " --ranks 2 --cuts both", 2, "expected one of joint, independent");
+  expect_failure(words + " --ranks 2 --microbatches 0", 2, "--microbatches is 0");
+  expect_failure(words + " --nodes 2 --ranks-per-node 2 --ranks 3", 2, "have 4");
+  expect_failure(words + " --ranks 2 --schedule sequential", 4, "sequential runs on one rank");
+  expect_failure(words + " --ranks 60 --exactly", 4, "the model has 22 layers");
+  expect_failure(words + " --ranks 2 --memory-gib 0.1", 4, "but has 0.1 GiB");
+  expect_failure(words + " --ranks 8 --method exhaustive", 4, "use --method dp");
+  expect_failure(text("optimize --ranks 2 --profile ", path("none.h5"), out), 3, "none.h5");
+  expect_failure(text("optimize --ranks 2 --profile tests/data/pipedream/vgg16.graph.txt", out), 3, "vgg16.graph.txt");
+  expect_failure(text("optimize --ranks 2 --profile ", path("p.h5"), " -o ", path("no/such/folder/plan.h5")), 3,
+                 "no/such");
+  expect_failure(words + " --ranks 2 --config " + path("none.ini"), 3, "none.ini");
+  expect_failure("simulate " + path("p.h5"), 3, "sluice/plan");
+  expect_failure("report " + path("p.h5"), 3, "p.h5");
+  expect_failure("show " + path("none.h5"), 3, "none.h5");
+}
+
+TEST_F(Command, refuses_foreign_profiles_that_cannot_be) {
+  std::ofstream(path("bad.txt")) << "node1 -- A -- forward_compute_time=nan, backward_compute_time=1, "
+                                    "activation_size=1, parameter_size=1\n";
+  expect_failure(text("import pipedream ", path("bad.txt"), " -o ", path("plan.h5")), 3,
+                 "bad.txt:1: forward_compute_time");
+  expect_failure(text("import onnx ", path("bad.txt"), " -o ", path("plan.h5")), 2, "expected one of pipedream");
+  expect_failure(text("import pipedream ", path("none.txt"), " -o ", path("plan.h5")), 3, "none.txt");
+}
+
+TEST_F(Command, warns_of_a_suspicious_profile) {
+  const Outcome outcome = run(text("import pipedream tests/data/pipedream/resnet18.graph_copy.txt -o ", path("p.h5")));
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("warning"), std::string::npos);
+}
+
+TEST_F(Command, refuses_a_damaged_plan) {
+  import_profile("alexnet");
+  ASSERT_EQ(run(text("optimize --profile ", path("p.h5"), " --ranks 2 -o ", path("good.h5"))).code, 0);
+  Plan plan = read_plan(path("good.h5"));
+  plan.programs[0].ranks[0].pop_back();
+  write_plan(path("damaged.h5"), plan);
+  expect_failure("verify " + path("damaged.h5"), 3, "program step");
+  expect_failure("simulate " + path("damaged.h5"), 3, "program step");
+  fs::resize_file(path("good.h5"), fs::file_size(path("good.h5")) / 2);
+  expect_failure("verify " + path("good.h5"), 3, "good.h5");
+}
+
+TEST_F(Command, tells_versions_and_help) {
+  const std::string version = run("--version").out;
+  EXPECT_NE(version.find("HDF5"), std::string::npos);
+  EXPECT_NE(version.find("Boost"), std::string::npos);
+  for (const char* command : {"", "import", "optimize", "simulate", "verify", "show", "report"}) {
+    const Outcome help = run(text(command, " --help"));
+    EXPECT_EQ(help.code, 0);
+    EXPECT_EQ(help.out.substr(0, 7), "usage: ");
+  }
+}
+
+}  // namespace
+}  // namespace sluice
