@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <thread>
 
 #include "core/cost_model.h"
 #include "core/error.h"
@@ -267,6 +270,22 @@ TEST_F(SluiceRun, ends_everywhere_when_the_loss_is_not_finite_and_keeps_what_was
   const RunResults kept = read_results(file("results.h5"));
   EXPECT_GE(kept.tables.steps.size(), 1U);
   EXPECT_FALSE(kept.merged);
+}
+
+TEST_F(SluiceRun, ends_everywhere_when_one_rank_meets_a_fault_on_the_way) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  std::atomic<bool> ended = false;
+  std::thread saboteur([&] {
+    while (!ended && contents(file("err")).find("step 1/") == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::filesystem::resize_file(file("data.h5"), 100);  // rank 0 reads the images, rank 1 only labels
+  });
+  const Outcome outcome = train(2, "plan.h5", text("--steps 100000000 -o ", file("results.h5")));
+  ended = true;
+  saboteur.join();
+  EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::runtime_fault)) << outcome.err;
+  EXPECT_EQ(outcome.times(text("sluice-run: rank 0: ", file("data.h5"))), 1) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(file("results.h5")));
 }
 
 TEST_F(SluiceRun, says_how_it_is_used) {
