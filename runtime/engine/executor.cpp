@@ -1,7 +1,6 @@
 #include "runtime/engine/executor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <thread>
 
 #include "core/error.h"
@@ -41,13 +40,12 @@ std::vector<TensorId> inputs_by_layer(const Model& model) {
 
 /// By tensor: the stage that makes the gradient with respect to it, kNone if there is no such gradient.
 std::vector<int> gradient_stages(const Plan& plan) {
-  std::vector<int> stages(plan.profile.model.tensors.size(), kNone);
-  const std::vector<TensorId> inputs = inputs_by_layer(plan.profile.model);
-  for (int stage = 0; stage < std::ssize(plan.stages); ++stage) {
-    if (plan.stages[at(stage)].work != Work::backward) continue;
-    for (const LayerId layer : plan.stages[at(stage)].layers)
-      if (has_gradient(plan.profile.model, inputs[at(layer)])) stages[at(inputs[at(layer)])] = stage;
-  }
+  const Model& model = plan.profile.model;
+  const DataFlow flow(plan);
+  const std::vector<TensorId> inputs = inputs_by_layer(model);
+  std::vector<int> stages(model.tensors.size(), kNone);
+  for (LayerId layer = 0; layer < std::ssize(inputs); ++layer)
+    if (has_gradient(model, inputs[at(layer)])) stages[at(inputs[at(layer)])] = flow.backward_stage(layer);
   return stages;
 }
 
@@ -298,45 +296,6 @@ void Executor::sum_losses(ProgramRun& run) const {
       run.correct += losses_[2 * sample + 1] > 0.5F ? 1 : 0;
     }
   }
-}
-
-bool Executor::is_finite(const Buffer& buffer) {
-  std::vector<float> values(static_cast<std::size_t>(buffer.bytes()) / sizeof(float));
-  device_.copy(*stream_, values.data(), buffer.data(), buffer.bytes());
-  settle(stream_->record());
-  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
-}
-
-std::optional<LayerId> Executor::first_layer_not_finite() {
-  for (LayerId layer = 0; layer < std::ssize(model_.layers); ++layer)
-    for (const TensorId t : made_[at(layer)]) {
-      const Tensor& tensor = model_.tensors[at(t)];
-      if (tensor.kind != TensorKind::output || tensor.element_type != ElementType::float32) continue;
-      // A rank may hold the output of a layer that another rank runs: it names the same layer.
-      for (const Buffer& buffer : buffers_.slots({Payload::activation, t, kNone}))
-        if (!is_finite(buffer)) return layer;
-    }
-  return std::nullopt;
-}
-
-std::map<LayerId, std::vector<float>> Executor::weights() {
-  std::map<LayerId, std::vector<float>> weights;
-  for (auto& [id, layer] : layers_) weights[id] = layer.save(*stream_);
-  return weights;
-}
-
-bool Executor::updates(LayerId layer) const {
-  const auto found = layers_.find(layer);
-  return found != layers_.end() && found->second.gradients() != nullptr;
-}
-
-std::int64_t Executor::allocated_bytes() const {
-  std::int64_t bytes = buffers_.bytes() + workspace_.bytes() + scratch_.first.bytes() + scratch_.second.bytes();
-  for (const auto& [id, layer] : layers_) {
-    const int copies = layer.gradients() != nullptr ? 3 : 1;  // masters, gradients, momentum
-    bytes += copies * layer.masters_bytes() + layer.packed_bytes();
-  }
-  return bytes;
 }
 
 }  // namespace sluice
