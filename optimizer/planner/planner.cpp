@@ -173,9 +173,9 @@ class Planner {
     const PlanFigures& figures = plan.figures;
     if (figures.workers < ranks()) notes_.push_back(text(figures.workers, " of ", ranks(), " ranks have work"));
     if (plan.method == "fixed") return;
-    if (plan.status == "feasible") notes_.push_back(why_not_optimal(figures.bottleneck_s));
     if (search_.cuts == Cuts::independent && figures.cuts == "joint" && figures.workers > 1)
       notes_.push_back("independent cuts gain nothing here: the best plan has joint cuts");
+    if (plan.status == "feasible") notes_.push_back(why_not_optimal(figures.bottleneck_s));
   }
 
   [[nodiscard]] std::string why_not_optimal(double bottleneck) const {
