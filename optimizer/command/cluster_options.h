@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/cluster.h"
-#include "optimizer/command/options.h"
+#include "core/command/options.h"
 
 namespace sluice {
 

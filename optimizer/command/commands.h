@@ -1,6 +1,6 @@
 #pragma once
 
-#include "optimizer/command/options.h"
+#include "core/command/options.h"
 
 namespace sluice {
 

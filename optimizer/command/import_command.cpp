@@ -17,7 +17,7 @@ int import_command(const Words& words) {
       ("format", po::value<std::string>()->required(), "of the file: pipedream")  //
       ("file", po::value<std::string>()->required(), "the foreign profile")       //
       ("output,o", po::value<std::string>()->required(), "the profile to write");
-  const auto values = parse_options(syntax, words);
+  const auto values = parse_options(syntax, words, std::cout);
   if (!values) return static_cast<int>(ExitCode::done);
   (void)choice(*values, "format", {"pipedream"});
   const ImportedProfile imported = import_pipedream((*values)["file"].as<std::string>());

@@ -119,7 +119,7 @@ void print_text(const std::string& path, const Plan& plan, const std::vector<std
 }  // namespace
 
 int optimize_command(const Words& words) {
-  const auto parsed = parse_options(syntax(), words);
+  const auto parsed = parse_options(syntax(), words, std::cout);
   if (!parsed) return static_cast<int>(ExitCode::done);
   const po::variables_map& values = *parsed;
   const std::string& output = values["output"].as<std::string>();

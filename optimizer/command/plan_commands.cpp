@@ -23,7 +23,7 @@ std::optional<po::variables_map> parse_plan_options(const std::string& command, 
   syntax.table.add_options()                                       //
       ("plan", po::value<std::string>()->required(), "plan file")  //
       ("json", po::bool_switch(), "print one JSON object");
-  return parse_options(syntax, words);
+  return parse_options(syntax, words, std::cout);
 }
 
 /// Seconds that a rank computes in a program.

@@ -14,7 +14,7 @@ int report_command(const Words& words) {
   syntax.table.add_options()                                                                 //
       ("results", po::value<std::string>()->required(), "results file, or folder of parts")  //
       ("json", po::bool_switch(), "print one JSON object");
-  const auto values = parse_options(syntax, words);
+  const auto values = parse_options(syntax, words, std::cout);
   if (!values) return static_cast<int>(ExitCode::done);
   const RunResults results = read_results((*values)["results"].as<std::string>());
   std::cout << ((*values)["json"].as<bool>() ? report_json(results) : report_text(results));

@@ -202,7 +202,7 @@ int show_command(const Words& words) {
   syntax.table.add_options()                                              //
       ("file", po::value<std::string>()->required(), "any file of ours")  //
       ("json", po::bool_switch(), "print one JSON object");
-  const auto values = parse_options(syntax, words);
+  const auto values = parse_options(syntax, words, std::cout);
   if (!values) return static_cast<int>(ExitCode::done);
   const Json json = describe_file((*values)["file"].as<std::string>());
   (*values)["json"].as<bool>() ? void(std::cout << json.dump(2) << '\n') : print(json);

@@ -9,8 +9,9 @@ cd "${1:-.}"
 declare -A may_include=(
   [core]='core'
   [core/storage]='core/storage core'
+  [core/command]='core/command core'
   [optimizer]='optimizer core/storage core'
-  [optimizer/command]='optimizer/command optimizer results core/storage core'
+  [optimizer/command]='optimizer/command optimizer results core/command core/storage core'
   [results]='results core/storage core'
   [datasets]='datasets core/storage core'
   [runtime/device]='runtime/device core'
@@ -20,7 +21,7 @@ declare -A may_include=(
   [runtime/nn]='runtime/nn runtime/device core'
   [runtime/comm]='runtime/comm runtime/device core'
   [runtime/engine]='runtime/engine runtime/nn runtime/comm runtime/device core/storage core'
-  [runtime/engine/command]='runtime/engine/command runtime/engine runtime/nn runtime/comm runtime/device runtime/device/host runtime/device/fake core/storage core'
+  [runtime/engine/command]='runtime/engine/command runtime/engine runtime/nn runtime/comm runtime/device runtime/device/host runtime/device/fake core/command core/storage core'
 )
 
 # header pattern: its one room.

@@ -1,18 +1,23 @@
 #pragma once
 
-#include <string>
-#include <vector>
+#include <functional>
+#include <optional>
 
+#include "core/command/options.h"
 #include "runtime/comm/communicator.h"
 
 /// The commands of sluice-run. Collective: every rank gets the same words.
 /// @throws AgreedError or Error as in runtime/engine/agreement.h, Error (usage) for wrong words.
 namespace sluice {
 
-using Words = std::vector<std::string>;
-
 void train_command(Communicator& world, const Words& words);
 void profile_command(Communicator& world, const Words& words);
 void probe_command(Communicator& world, const Words& words);
+
+/// Parses on every rank, runs `check` on the values, and prints the help on rank 0.
+/// @throws AgreedError (usage, bad input): environment and config file may differ between nodes.
+[[nodiscard]] std::optional<boost::program_options::variables_map> parse_everywhere(
+    Communicator& world, const CommandSyntax& syntax, const Words& words,
+    const std::function<void(const boost::program_options::variables_map&)>& check = {});
 
 }  // namespace sluice

@@ -4,7 +4,6 @@
 #include "runtime/comm/probe.h"
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/command/commands.h"
-#include "runtime/engine/command/options.h"
 #include "runtime/engine/log.h"
 
 namespace sluice {
@@ -15,7 +14,7 @@ void probe_command(Communicator& world, const Words& words) {
   std::string output;
   po::options_description table("Measures the links between the job's ranks. Options");
   table.add_options()("output,o", po::value(&output)->required(), "cluster to write");
-  const auto values = parse_options(world, "sluice-run probe -o CLUSTER", table, words);
+  const auto values = parse_everywhere(world, {"sluice-run probe -o CLUSTER", table, {}}, words);
   if (!values) return;
 
   on_rank_zero(world, [&] { check_writable(output); });

@@ -4,7 +4,6 @@
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/command/commands.h"
 #include "runtime/engine/command/devices.h"
-#include "runtime/engine/command/options.h"
 #include "runtime/engine/profiler.h"
 #include "runtime/nn/models.h"
 
@@ -27,10 +26,10 @@ void profile_command(Communicator& world, const Words& words) {
   add("threads", po::value(&settings.threads)->default_value(1), "threads per rank");
   add("repeats", po::value(&settings.repeats)->default_value(20), "sweeps over the model that count");
   add("output,o", po::value(&output)->required(), "profile to write");
-  const auto values =
-      parse_options(world, "sluice-run profile --model M --image S --microbatch B -o PROFILE", table, words);
+  const CommandSyntax syntax{"sluice-run profile --model M --image S --microbatch B -o PROFILE", table, {}};
+  const auto values = parse_everywhere(
+      world, syntax, words, [&](const po::variables_map&) { require_at_least("repeats", settings.repeats, 1); });
   if (!values) return;
-  require_at_least("repeats", settings.repeats, 1);
 
   on_rank_zero(world, [&] { check_writable(output); });
   std::unique_ptr<Device> device;

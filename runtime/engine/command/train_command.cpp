@@ -6,7 +6,6 @@
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/command/commands.h"
 #include "runtime/engine/command/devices.h"
-#include "runtime/engine/command/options.h"
 #include "runtime/engine/log.h"
 #include "runtime/engine/start.h"
 #include "runtime/engine/trainer.h"
@@ -93,11 +92,11 @@ void warn_of_other_device(Communicator& comm, const Device& device, const Profil
 
 void train_command(Communicator& world, const Words& words) {
   TrainOptions options;
+  const CommandSyntax syntax{
+      "sluice-run train --plan PLAN --data DATA (--steps N | --epochs E) -o RESULTS", options_table(options), {}};
   const auto values =
-      parse_options(world, "sluice-run train --plan PLAN --data DATA (--steps N | --epochs E) -o RESULTS",
-                    options_table(options), words);
+      parse_everywhere(world, syntax, words, [&](const po::variables_map& given) { check(options, given); });
   if (!values) return;
-  check(options, *values);
 
   // Nobody trains for hours to learn that the result cannot be written.
   on_rank_zero(world, [&] {

@@ -288,6 +288,22 @@ TEST_F(SluiceRun, ends_everywhere_when_one_rank_meets_a_fault_on_the_way) {
   EXPECT_FALSE(std::filesystem::exists(file("results.h5")));
 }
 
+TEST_F(SluiceRun, takes_options_from_environment_and_config_file) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  std::ofstream(file("train.ini")) << "steps = 2\nmomentum = 0.25\nseed = 4\n";
+  ASSERT_EQ(setenv("SLUICE_MOMENTUM", "0.5", 1), 0);
+  const Outcome outcome = run(2, text("train --plan ", file("plan.h5"), " --data ", file("data.h5"), " --config ",
+                                      file("train.ini"), " --seed 9 -o ", file("results.h5")));
+  unsetenv("SLUICE_MOMENTUM");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const RunHeader header = read_results(file("results.h5")).header;
+  EXPECT_EQ(header.settings.at("steps"), "2");
+  EXPECT_EQ(header.settings.at("momentum"), "0.5");
+  EXPECT_EQ(header.settings.at("seed"), "9");
+  EXPECT_EQ(run(2, text("probe --config ", file("none.ini"), " -o ", file("c.h5"))).code,
+            static_cast<int>(ExitCode::bad_input));
+}
+
 TEST_F(SluiceRun, says_how_it_is_used) {
   for (const char* words :
        {"", "fly", "train --plan", "train --plan p --data d -o r", "train --plan p --data d -o r --steps 1 --epochs 1",

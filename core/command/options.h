@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/program_options.hpp>
+#include <iosfwd>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,11 +19,11 @@ struct CommandSyntax {
 };
 
 /// Values by precedence: command line, environment (SLUICE_FORWARD_CUTS for
-/// --forward-cuts), the ini file named by --config, default. Prints the help and
-/// returns nothing if --help is among the words.
+/// --forward-cuts), the ini file named by --config, default. Prints the help on
+/// `out` and returns nothing if --help is among the words.
 /// @throws Error (usage) for what cannot be parsed, (bad input) for a config file that cannot be read
 [[nodiscard]] std::optional<boost::program_options::variables_map> parse_options(const CommandSyntax& syntax,
-                                                                                 const Words& words);
+                                                                                 const Words& words, std::ostream& out);
 
 /// All values, as text: what goes into the output's provenance.
 [[nodiscard]] std::map<std::string, std::string> resolved_options(const boost::program_options::variables_map& values);
@@ -34,6 +35,9 @@ template <typename T>
   if (values.count(name) == 0) return std::nullopt;
   return values[name].as<T>();
 }
+
+/// @throws Error (usage) naming option, value and limit if the value is below `least` or no number
+void require_at_least(const std::string& option, double value, double least);
 
 /// One of `choices`, by name.
 /// @throws Error (usage) naming the option, the value and the choices

@@ -1,9 +1,11 @@
-#include "optimizer/command/options.h"
+#include "core/command/options.h"
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <fstream>
-#include <iostream>
+#include <ostream>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -19,6 +21,18 @@ std::string variable_of(const std::string& option) {
   std::string name = "SLUICE_" + option;
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return name;
+}
+
+/// The text of a value of one of `Types`, the types that options have.
+template <typename... Types>
+std::string any_text(const boost::any& value) {
+  std::ostringstream stream;
+  stream << std::boolalpha;
+  const auto write = [&]<typename T>(const T* held) {
+    if (held != nullptr) stream << *held;
+  };
+  (write(boost::any_cast<Types>(&value)), ...);
+  return stream.str();
 }
 
 void store_command_line(const CommandSyntax& syntax, const po::options_description& table, const Words& words,
@@ -50,7 +64,7 @@ void store_config(const po::options_description& table, po::variables_map& value
 
 }  // namespace
 
-std::optional<po::variables_map> parse_options(const CommandSyntax& syntax, const Words& words) {
+std::optional<po::variables_map> parse_options(const CommandSyntax& syntax, const Words& words, std::ostream& out) {
   po::options_description table(syntax.table);
   table.add_options()("config", po::value<std::string>(), "ini file with values of these options");
   table.add_options()("help,h", "print this and leave");
@@ -58,7 +72,7 @@ std::optional<po::variables_map> parse_options(const CommandSyntax& syntax, cons
   try {
     store_command_line(syntax, table, words, values);
     if (values.count("help") > 0) {
-      std::cout << "usage: " << syntax.usage << "\n\n" << table;
+      out << "usage: " << syntax.usage << "\n\n" << table;
       return std::nullopt;
     }
     store_environment(table, values);
@@ -72,14 +86,13 @@ std::optional<po::variables_map> parse_options(const CommandSyntax& syntax, cons
 
 std::map<std::string, std::string> resolved_options(const po::variables_map& values) {
   std::map<std::string, std::string> options;
-  for (const auto& [name, value] : values) {
-    std::string& written = options[name];
-    if (const auto* string = boost::any_cast<std::string>(&value.value())) written = *string;
-    if (const auto* integer = boost::any_cast<int>(&value.value())) written = text(*integer);
-    if (const auto* real = boost::any_cast<double>(&value.value())) written = text(*real);
-    if (const auto* flag = boost::any_cast<bool>(&value.value())) written = *flag ? "true" : "false";
-  }
+  for (const auto& [name, value] : values)
+    options[name] = any_text<std::string, bool, int, std::int64_t, float, double>(value.value());
   return options;
+}
+
+void require_at_least(const std::string& option, double value, double least) {
+  if (!(value >= least)) throw usage_error(text("--", option, " is ", value, ", expected at least ", least));
 }
 
 int choice(const po::variables_map& values, const std::string& name, const std::vector<std::string>& choices) {
