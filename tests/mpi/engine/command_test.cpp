@@ -69,15 +69,18 @@ class SluiceRun : public testing::Test {
                            " --learning-rate 0.05 --momentum 0.9 --weight-decay 0.001 --seed 3 ", more));
   }
 
-  [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, int nodes, int ranks_per_node,
+  [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, const Cluster& cluster,
                                  Partition partition, int microbatches = 3) {
     const Profile profile = even_profile(model);
-    const Cluster cluster = uniform_cluster(nodes, ranks_per_node, {}, {});
     return build_plan({.profile = profile,
                        .cluster = cluster,
                        .schedule = schedule,
                        .microbatches = microbatches,
                        .partition = std::move(partition)});
+  }
+  [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, int nodes, int ranks_per_node,
+                                 Partition partition, int microbatches = 3) {
+    return plan(model, schedule, uniform_cluster(nodes, ranks_per_node, {}, {}), std::move(partition), microbatches);
   }
 
   [[nodiscard]] static Plan two_rank_plan() { return plan(small_model(4), "1f1b", 1, 2, {{0, 7, 13}, {0, 5, 13}}); }
@@ -203,6 +206,28 @@ TEST_F(SluiceRun, refuses_another_grouping_by_node_unless_told_to_remap) {
   const RunResults results = read_results(file("results.h5"));
   EXPECT_EQ(results.header.plan.cluster.ranks[1].node, 0);
   EXPECT_EQ(results.tables.ranks[0].sent_bytes, results.header.predicted.ranks[0].sent_bytes);
+}
+
+TEST_F(SluiceRun, lays_the_plans_ranks_over_the_jobs_nodes) {
+  Cluster cyclic = uniform_cluster(2, 2, {}, {});
+  for (std::size_t rank = 0; rank < 4; ++rank) cyclic.ranks[rank].node = static_cast<int>(rank % 2);
+  const Plan plan = this->plan(small_model(4), "1f1b", cyclic, {{0, 3, 6, 9, 13}, {0, 4, 5, 11, 13}});
+  write_plan(file("plan.h5"), plan);
+  // MPICH takes the ranks for two nodes, block-wise.
+  setenv("MPIR_CVAR_NUM_CLIQUES", "2", 1);
+  setenv("MPIR_CVAR_CLIQUES_BY_BLOCK", "1", 1);
+  const Outcome outcome = train(4, "plan.h5", text("--steps 2 -o ", file("results.h5")));
+  unsetenv("MPIR_CVAR_NUM_CLIQUES");
+  unsetenv("MPIR_CVAR_CLIQUES_BY_BLOCK");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const RunResults results = read_results(file("results.h5"));
+  const Timeline predicted = simulate(plan);
+  std::int64_t between_nodes = 0;
+  for (const RankStep& step : results.tables.ranks) {
+    EXPECT_EQ(step.sent_bytes, predicted.ranks[static_cast<std::size_t>(step.rank)].sent_bytes);
+    between_nodes += step.sent_bytes[static_cast<std::size_t>(LinkKind::inter_node)];
+  }
+  EXPECT_GT(between_nodes, 0);
 }
 
 TEST_F(SluiceRun, refuses_a_dataset_that_does_not_fit_the_model) {
