@@ -1,13 +1,15 @@
 #include "optimizer/import/pipedream.h"
 
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <queue>
-#include <regex>
 #include <set>
+#include <sstream>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -111,11 +113,14 @@ void Reader::connect() {
 }
 
 int Reader::number_of(const std::string& name) const {
-  static const std::regex pattern("node([0-9]{1,9})");
-  std::smatch match;
-  if (!std::regex_match(name, match, pattern))
-    throw error(line_, text("'", name, "' is not a node's name; expected node and a number"));
-  return std::stoi(match[1]);
+  constexpr std::string_view kPrefix = "node";
+  int number = -1;
+  if (name.starts_with(kPrefix)) {
+    const char* end = name.data() + name.size();
+    if (std::from_chars(name.data() + kPrefix.size(), end, number).ptr != end) number = -1;
+  }
+  if (number < 0) throw error(line_, text("'", name, "' is not a node's name; expected node and a number"));
+  return number;
 }
 
 /// What stands behind "key=": a list in brackets, or all up to the next comma.

@@ -137,6 +137,10 @@ TEST(Pipedream, names_file_and_line_of_what_is_wrong) {
   expect_refused(node(1, "A") + "\tnode1 -- node7\n", "some.graph.txt:2: the edge names node7");
   expect_refused(node(1, "A") + node(2, "B") + "\tnode1 -- node2\n\tnode2 -- node1\n", "cycle");
   expect_refused(node(1, "A") + "\tnode1 -- node1\n", "cycle");
+  expect_refused(node(1, "A") + "\tnode1 -- layer2\n", "'layer2' is not a node's name");
+  expect_refused(node(1, "A") + "\tnode1 -- node99999999999\n", "'node99999999999' is not a node's name");
+  expect_refused(node(1, "A") + "\tnode1 -- node-1\n", "'node-1' is not a node's name");
+  expect_refused(node(1, "A") + "\tnode1 -- node\n", "'node' is not a node's name");
   expect_refused(node(1, "Input"), "all nodes are inputs");
   EXPECT_THROW((void)import_pipedream("tests/data/no_such_file"), Error);
   EXPECT_THROW((void)import_pipedream("tests"), Error);
