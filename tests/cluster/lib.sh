@@ -20,6 +20,7 @@ expect_between() { # what, least, value, most
 
 # Bytes that a node has sent so far, as its network interface counts them.
 sent_by() { cluster counters | awk -v node="$1" '$1 == node { print $2 }'; }
+sent_by_all() { cluster counters | awk '{ print $2 }' | sum; }
 
 # A job script, submitted from here, until its end; its log if it fails.
 submit() { # job script and arguments
