@@ -31,16 +31,16 @@ step 'probe: how fast do the ranks talk?'
 $mpiexec -n 2 "$bin/sluice-run" probe -o "$out/cluster.h5"
 
 step 'profile: how long does each layer take?'
-$mpiexec -n 2 "$bin/sluice-run" profile --model lenet5 --image 28 --channels 1 --classes 10 --microbatch 16 \
+$mpiexec -n 2 "$bin/sluice-run" profile --model lenet5 --image 28 --channels 1 --classes 10 --microbatch 32 \
   --device host --threads 1 -o "$out/profile.h5"
 
 step 'optimize: who computes what, and in which order?'
 "$bin/sluice" optimize --profile "$out/profile.h5" --cluster "$out/cluster.h5" --ranks 2 --schedule 1f1b \
-  --microbatches 4 --cuts independent -o "$out/plan.h5"
+  --microbatches 8 --cuts independent -o "$out/plan.h5"
 
 step 'train: two ranks, one thread each'
 $mpiexec -n 2 "$bin/sluice-run" train --plan "$out/plan.h5" --data "$out/fashion-mnist.h5" --epochs 4 --seed 1 \
-  --threads 1 --learning-rate 0.02 --momentum 0.9 -o "$out/results.h5"
+  --threads 1 --learning-rate 0.05 --momentum 0.9 -o "$out/results.h5"
 
 step 'report'
 "$bin/sluice" report "$out/results.h5" | tee "$out/report.txt"
