@@ -132,7 +132,8 @@ Json describe(const Plan& plan) {
 
 /// Files whose contents have their own commands, or none.
 Json describe_other(const std::string& path, const std::string& schema) {
-  const GroupReader root = FileReader(path, schema).root();
+  const FileReader file(path, schema);
+  const GroupReader root = file.root();
   Json json{{"creator", root.text_attribute("creator")}, {"created", root.text_attribute("created")}};
   json["contents"] = root.names();
   return json;

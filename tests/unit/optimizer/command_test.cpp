@@ -5,13 +5,18 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/storage/cluster_file.h"
+#include "core/storage/dataset_file.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
+#include "core/storage/results_file.h"
+#include "core/storage/weights_file.h"
 #include "core/text.h"
+#include "tests/unit/storage/samples.h"
 
 // The sluice command as a user starts it: SLUICE_BINARY is the program built.
 namespace sluice {
@@ -85,6 +90,24 @@ TEST_F(Command, imports_optimizes_verifies_simulates_and_shows) {
   for (const std::string& file : {path("p.h5"), plan}) {
     EXPECT_EQ(run("show " + file).code, 0);
     EXPECT_EQ(nlohmann::json::parse(run("show --json " + file).out)["ranks"].size(), file == plan ? 4 : 0);
+  }
+}
+
+TEST_F(Command, shows_what_is_in_files_of_every_other_kind) {
+  write_cluster(path("c.h5"), sample_cluster());
+  write_dataset(path("d.h5"), {1, 1, 1, 2}, {{7, 8}, {0, 1}}, {{9}, {1}});
+  write_weights(path("w.h5"), {{"conv1", {{"bias", {{1}, {0.5F}}}}}});
+  RunHeader header;
+  header.plan = sample_plan();
+  header.places.resize(header.plan.cluster.ranks.size());
+  ASSERT_EQ(begin_results(path("r.h5"), header), 0);
+  merge_results(path("r.h5"));
+  for (const auto& [name, schema] : std::map<std::string, std::string>{
+           {"c.h5", "cluster"}, {"d.h5", "dataset"}, {"w.h5", "weights"}, {"r.h5", "results"}}) {
+    const Outcome shown = run("show " + path(name));
+    EXPECT_EQ(shown.code, 0) << shown.err;
+    EXPECT_EQ(shown.out.find(text("schema: sluice/", schema, "\n")), 0U) << shown.out;
+    EXPECT_EQ(nlohmann::json::parse(run("show --json " + path(name)).out)["schema"], "sluice/" + schema);
   }
 }
 
