@@ -34,6 +34,15 @@ std::string part_path(const std::string& path, int attempt, const std::string& w
   return text(parts_folder(path), "/", kPartPrefix, padded(attempt, kAttemptDigits), ".", what, ".h5");
 }
 
+/// "<path>" of the folder "<path>.parts"; another path is what it is.
+std::string results_path(const std::string& file_or_folder) {
+  const std::string ending = parts_folder("");
+  std::string folder = file_or_folder;
+  while (folder.ends_with('/')) folder.pop_back();
+  if (!folder.ends_with(ending) || !fs::is_directory(folder)) return file_or_folder;
+  return folder.substr(0, folder.size() - ending.size());
+}
+
 int attempt_of(const fs::path& part) {
   const std::string digits = part.filename().string().substr(std::string(kPartPrefix).size(), kAttemptDigits);
   if (digits.size() != kAttemptDigits || digits.find_first_not_of("0123456789") != std::string::npos)
@@ -230,7 +239,8 @@ void ResultsWriter::flush() {
   ++part_;
 }
 
-RunResults read_results(const std::string& path) {
+RunResults read_results(const std::string& file_or_folder) {
+  const std::string path = results_path(file_or_folder);
   return with_folder(path, [&] {
     const std::vector<fs::path> parts = parts_of(path);
     try {

@@ -12,8 +12,8 @@
 ///
 /// While a run lasts, its record is the folder "<path>.parts" of files that
 /// never change: each rank writes its own, so nothing is gathered and a kill
-/// loses at most the part being written. At the end, or later by
-/// `sluice report`, they are merged into one file at <path>. Readers take both.
+/// loses at most the part being written. At the end they are
+/// merged into one file at <path>. Readers take both.
 ///
 /// A restart is a new attempt that adds parts. What earlier attempts recorded
 /// of its first step and later steps is dropped when the record is read; of
@@ -144,7 +144,7 @@ class ResultsWriter {
   RunTables rows_;
 };
 
-/// Reads the parts if there are any, else the merged file.
+/// Reads the parts if there are any, else the merged file. `path` may also be the folder of parts.
 /// @throws Error (bad input) naming file, dataset and value
 [[nodiscard]] RunResults read_results(const std::string& path);
 

@@ -140,7 +140,7 @@ void append_records(std::vector<InstructionRecord>& rows, std::int64_t step, Ran
 }
 
 void write_results_file(const std::string& path, const RunHeader* header, const RunTables& tables) {
-  FileWriter file(path, kSchema, {header != nullptr ? header->command_line : "", {}});
+  FileWriter file(path, kSchema, header != nullptr ? Provenance{header->command_line, header->settings} : Provenance{});
   const GroupWriter root = file.root();
   if (header != nullptr) write_header(root.group("run"), *header);
   step_columns(TableWriter(root, "steps", tables.steps));

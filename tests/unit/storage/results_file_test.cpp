@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/storage/reader.h"
 #include "tests/unit/storage/samples.h"
 
 namespace sluice {
@@ -73,8 +74,11 @@ TEST(Results, returns_every_field_from_parts_and_from_the_merged_file) {
   last.flush();
 
   EXPECT_EQ(read_results(path), (RunResults{header, expected, false}));
+  EXPECT_EQ(read_results(parts_folder(path)), (RunResults{header, expected, false}));
+  EXPECT_EQ(read_results(parts_folder(path) + "/"), (RunResults{header, expected, false}));
   merge_results(path);
   EXPECT_EQ(read_results(path), (RunResults{header, expected, true}));
+  EXPECT_EQ(read_provenance(path), (Provenance{header.command_line, header.settings}));
   EXPECT_EQ(folder.entries(), 1u);
   merge_results(path);
   EXPECT_EQ(read_results(path), (RunResults{header, expected, true}));
