@@ -1,7 +1,7 @@
 // sluice-dataset: converts images and labels into the dataset format.
-#include <boost/program_options.hpp>
 #include <iostream>
 
+#include "core/command/options.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "datasets/labelled_idx.h"
@@ -10,6 +10,11 @@ namespace sluice {
 namespace {
 
 namespace po = boost::program_options;
+
+constexpr const char* kUsage =
+    "usage: sluice-dataset idx [options]\n"
+    "  idx  converts IDX files, plain or gzip (MNIST, Fashion-MNIST)\n"
+    "sluice-dataset idx --help lists the options; sluice-dataset --version the versions.\n";
 
 struct Options {
   std::string train_images, train_labels, test_images, test_labels;
@@ -20,24 +25,17 @@ struct Options {
 };
 
 po::options_description described(Options& options) {
-  po::options_description table("sluice-dataset idx: from IDX files, plain or gzip (MNIST, Fashion-MNIST)");
-  table.add_options()                                                                                //
-      ("train-images", po::value(&options.train_images)->required(), "training images (rank 3)")     //
-      ("train-labels", po::value(&options.train_labels)->required(), "their labels (rank 1)")        //
-      ("test-images", po::value(&options.test_images)->required(), "test images")                    //
-      ("test-labels", po::value(&options.test_labels)->required(), "their labels")                   //
-      ("pad", po::value(&options.padding)->default_value(0), "black pixels to add on each side")     //
-      ("limit-train", po::value(&options.limit_train), "take that many training images only")        //
-      ("limit-test", po::value(&options.limit_test), "take that many test images only")              //
-      ("output,o", po::value(&options.output)->required(), "file to write (schema sluice/dataset)")  //
-      ("help", "print this")("version", "print the version");
+  po::options_description table("options");
+  table.add_options()                                                                             //
+      ("train-images", po::value(&options.train_images)->required(), "training images (rank 3)")  //
+      ("train-labels", po::value(&options.train_labels)->required(), "their labels (rank 1)")     //
+      ("test-images", po::value(&options.test_images)->required(), "test images")                 //
+      ("test-labels", po::value(&options.test_labels)->required(), "their labels")                //
+      ("pad", po::value(&options.padding)->default_value(0), "black pixels to add on each side")  //
+      ("limit-train", po::value(&options.limit_train), "take that many training images only")     //
+      ("limit-test", po::value(&options.limit_test), "take that many test images only")           //
+      ("output,o", po::value(&options.output)->required(), "file to write (schema sluice/dataset)");
   return table;
-}
-
-std::string joined(int argc, char** argv) {
-  std::string line = argv[0];
-  for (int i = 1; i < argc; ++i) line.append(" ").append(argv[i]);
-  return line;
 }
 
 /// The classes are those of the training part; the test part may lack some.
@@ -50,13 +48,13 @@ void require_same_kind(const Options& options, const ImageKind& train, const Ima
                          train.classes - 1));
 }
 
-void convert(const Options& options, const std::string& command_line) {
+void convert(const Options& options, const Provenance& provenance) {
   check_writable(options.output);
   const IdxPart train =
       read_labelled_idx(options.train_images, options.train_labels, options.padding, options.limit_train);
   const IdxPart test = read_labelled_idx(options.test_images, options.test_labels, options.padding, options.limit_test);
   require_same_kind(options, train.kind, test.kind);
-  write_dataset(options.output, train.kind, train.part, test.part, {command_line, {}});
+  write_dataset(options.output, train.kind, train.part, test.part, provenance);
   std::cout << options.output << ": " << train.part.labels.size() << " training and " << test.part.labels.size()
             << " test images of " << train.kind.height << " x " << train.kind.width << ", " << train.kind.classes
             << " classes\n";
@@ -70,29 +68,29 @@ void require_sensible(const Options& options, const po::variables_map& given) {
       throw usage_error(text("--", name, " ", given[name].as<std::int64_t>(), ": expected at least 1"));
 }
 
-void run(int argc, char** argv) {
+void idx_command(const Words& words) {
   Options options;
-  const po::options_description table = described(options);
-  const std::string command = argc > 1 ? argv[1] : "";
-  if (command == "--version") {
+  const CommandSyntax syntax{
+      "sluice-dataset idx --train-images F --train-labels F --test-images F --test-labels F -o DATASET",
+      described(options),
+      {}};
+  const auto values = parse_options(syntax, words, std::cout);
+  if (!values) return;
+  require_sensible(options, *values);
+  convert(options, {command_line("sluice-dataset idx", words), resolved_options(*values)});
+}
+
+void run(const Words& words) {
+  if (words.empty()) throw usage_error(text("no command\n", kUsage));
+  if (words[0] == "--help" || words[0] == "-h") {
+    std::cout << kUsage;
+  } else if (words[0] == "--version") {
     std::cout << creator() << "\n";
-    return;
+  } else if (words[0] == "idx") {
+    idx_command(Words(words.begin() + 1, words.end()));
+  } else {
+    throw usage_error(text("unknown command '", words[0], "'\n", kUsage));
   }
-  if (command == "--help" || command == "") {
-    std::cout << table;
-    if (command == "") throw usage_error("name a format: sluice-dataset idx ...");
-    return;
-  }
-  if (command != "idx") throw usage_error(text("unknown format '", command, "', expected idx"));
-  po::variables_map given;
-  po::store(po::parse_command_line(argc - 1, argv + 1, table), given);
-  if (given.count("help") > 0) {
-    std::cout << table;
-    return;
-  }
-  po::notify(given);
-  require_sensible(options, given);
-  convert(options, joined(argc, argv));
 }
 
 }  // namespace
@@ -104,12 +102,10 @@ int main(int argc, char** argv) {
     return static_cast<int>(code);
   };
   try {
-    sluice::run(argc, argv);
+    sluice::run(sluice::Words(argv + 1, argv + argc));
     return static_cast<int>(sluice::ExitCode::done);
   } catch (const sluice::Error& error) {
     return failed(error.what(), error.exit_code());
-  } catch (const boost::program_options::error& error) {
-    return failed(error.what(), sluice::ExitCode::usage);
   } catch (const std::exception& error) {
     return failed(error.what(), sluice::ExitCode::runtime_fault);
   }

@@ -91,6 +91,12 @@ std::map<std::string, std::string> resolved_options(const po::variables_map& val
   return options;
 }
 
+std::string command_line(const std::string& command, const Words& words) {
+  std::string line = command;
+  for (const std::string& word : words) line += " " + word;
+  return line;
+}
+
 void require_at_least(const std::string& option, double value, double least) {
   if (!(value >= least)) throw usage_error(text("--", option, " is ", value, ", expected at least ", least));
 }

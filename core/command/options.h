@@ -28,6 +28,9 @@ struct CommandSyntax {
 /// All values, as text: what goes into the output's provenance.
 [[nodiscard]] std::map<std::string, std::string> resolved_options(const boost::program_options::variables_map& values);
 
+/// "sluice optimize" and its words as one line: the other half of the provenance.
+[[nodiscard]] std::string command_line(const std::string& command, const Words& words);
+
 /// The value if it was given or has a default.
 template <typename T>
 [[nodiscard]] std::optional<T> optional_value(const boost::program_options::variables_map& values,

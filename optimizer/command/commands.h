@@ -12,7 +12,4 @@ namespace sluice {
 [[nodiscard]] int show_command(const Words& words);
 [[nodiscard]] int report_command(const Words& words);
 
-/// The words as one line, for provenance.
-[[nodiscard]] std::string command_line(const std::string& command, const Words& words);
-
 }  // namespace sluice

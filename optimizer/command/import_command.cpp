@@ -23,7 +23,7 @@ int import_command(const Words& words) {
   const ImportedProfile imported = import_pipedream((*values)["file"].as<std::string>());
   for (const std::string& warning : imported.warnings) std::cerr << "sluice: warning: " << warning << std::endl;
   const std::string& output = (*values)["output"].as<std::string>();
-  write_profile(output, imported.profile, {command_line("import", words), resolved_options(*values)});
+  write_profile(output, imported.profile, {command_line("sluice import", words), resolved_options(*values)});
   std::cout << output << ": " << imported.profile.model.name << ", " << imported.profile.model.layers.size()
             << " layers\n";
   return static_cast<int>(ExitCode::done);

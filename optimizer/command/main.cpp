@@ -43,13 +43,6 @@ int run(const Words& words) {
 }
 
 }  // namespace
-
-std::string command_line(const std::string& command, const Words& words) {
-  std::string line = "sluice " + command;
-  for (const std::string& word : words) line += " " + word;
-  return line;
-}
-
 }  // namespace sluice
 
 int main(int argc, char** argv) {

@@ -130,7 +130,7 @@ int optimize_command(const Words& words) {
 
   auto [plan, notes] = make_plan(request_from(values, profile, chosen.cluster));
   plan.options = resolved_options(values);
-  write_plan(output, plan, {command_line("optimize", words), plan.options});
+  write_plan(output, plan, {command_line("sluice optimize", words), plan.options});
   values["json"].as<bool>() ? print_json(output, plan, notes) : print_text(output, plan, notes);
   return static_cast<int>(ExitCode::done);
 }

@@ -28,12 +28,13 @@ Weights updated_weights(Executor& executor, const Model& model) {
 
 }  // namespace
 
-void save_weights(Communicator& comm, Executor& executor, const Model& model, const std::string& path) {
+void save_weights(Communicator& comm, Executor& executor, const Model& model, const std::string& path,
+                  const Provenance& provenance) {
   collectively(comm, [&] { write_weights(part_name(path, comm.rank()), updated_weights(executor, model)); });
   on_rank_zero(comm, [&] {
     Weights all;
     for (Rank rank = 0; rank < comm.size(); ++rank) all.merge(read_weights(part_name(path, rank)));
-    write_weights(path, all);
+    write_weights(path, all, provenance);
     for (Rank rank = 0; rank < comm.size(); ++rank) std::filesystem::remove(part_name(path, rank));
   });
 }

@@ -19,7 +19,9 @@ void probe_command(Communicator& world, const Words& words) {
 
   on_rank_zero(world, [&] { check_writable(output); });
   const Cluster cluster = probe(world, {.log = log_line});
-  on_rank_zero(world, [&] { write_cluster(output, cluster, {"sluice-run probe", resolved_options(*values)}); });
+  on_rank_zero(world, [&] {
+    write_cluster(output, cluster, {command_line("sluice-run probe", words), resolved_options(*values)});
+  });
   if (world.rank() == 0)
     std::cout << "cluster=" << output << " ranks=" << cluster.ranks.size() << " nodes=" << cluster.node_names.size()
               << " intra_bytes_per_s=" << cluster.intra_node.bandwidth_bytes_per_s

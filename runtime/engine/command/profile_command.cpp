@@ -39,7 +39,9 @@ void profile_command(Communicator& world, const Words& words) {
     profile.model = build_model(model_name, {channels, image, image}, classes, microbatch);
   });
   profile = measure_profile(world, *device, profile.model, settings);
-  on_rank_zero(world, [&] { write_profile(output, profile, {"sluice-run profile", resolved_options(*values)}); });
+  on_rank_zero(world, [&] {
+    write_profile(output, profile, {command_line("sluice-run profile", words), resolved_options(*values)});
+  });
   if (world.rank() == 0) std::cout << "profile=" << output << " layers=" << profile.costs.size() << '\n';
 }
 

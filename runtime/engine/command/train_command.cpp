@@ -72,8 +72,7 @@ RunHeader header(const TrainOptions& options, const Words& words, const po::vari
   header.threads = options.threads;
   header.device = device.fingerprint();
   header.started = timestamp();
-  header.command_line = "sluice-run train";
-  for (const std::string& word : words) header.command_line += " " + word;
+  header.command_line = command_line("sluice-run train", words);
   header.settings = resolved_options(values);
   return header;
 }
@@ -125,7 +124,9 @@ void train_command(Communicator& world, const Words& words) {
   Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
   const TrainingSummary summary = trainer.train();
   recorder.finish();
-  if (!options.weights.empty()) save_weights(comm, *executor, plan.profile.model, options.weights);
+  if (!options.weights.empty())
+    save_weights(comm, *executor, plan.profile.model, options.weights,
+                 {command_line("sluice-run train", words), resolved_options(*values)});
   if (world.rank() == 0)
     std::cout << "steps=" << options.trainer.steps << " loss=" << summary.loss
               << " accuracy=" << (summary.evaluation ? text(summary.evaluation->accuracy) : "none")

@@ -18,6 +18,7 @@
 #include "core/storage/dataset_file.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
+#include "core/storage/reader.h"
 #include "core/storage/results_file.h"
 #include "core/storage/weights_file.h"
 #include "core/text.h"
@@ -116,6 +117,8 @@ TEST_F(SluiceRun, trains_on_three_ranks_as_on_one) {
       EXPECT_EQ(results.tables.steps[step].loss, expected.tables.steps[step].loss) << "step " << step;
     EXPECT_EQ(results.tables.evaluations, expected.tables.evaluations);
     EXPECT_EQ(read_weights(file("weights-three.h5")), read_weights(file("weights-one.h5")));
+    EXPECT_EQ(read_provenance(file("weights-three.h5")), read_provenance(file("three-r.h5")));
+    EXPECT_EQ(read_provenance(file("weights-three.h5")).parameters.at("device"), device);
     EXPECT_FALSE(std::filesystem::exists(parts_folder(file("three-r.h5"))));
   }
 }
@@ -129,6 +132,7 @@ TEST_F(SluiceRun, learns_real_images_on_two_ranks_as_on_one) {
                "t10k-labels-idx1-ubyte.gz --limit-train 2000 --limit-test 500 -o ", file("data.h5"), " >", file("out"))
               .c_str()),
       0);
+  EXPECT_EQ(read_provenance(file("data.h5")).parameters.at("pad"), "0");
   const Model lenet = build_model("lenet5", {1, 28, 28}, 10, 8);
   const auto layers = static_cast<int>(lenet.layers.size());
   write_plan(file("one.h5"), plan(lenet, "sequential", 1, 1, {{0, layers}, {0, layers}}, 4));
@@ -190,6 +194,9 @@ TEST_F(SluiceRun, profiles_a_model_and_probes_the_links) {
   }
   ASSERT_EQ(run(2, text("probe -o ", file("cluster.h5"))).code, 0);
   EXPECT_EQ(read_cluster(file("cluster.h5")).ranks.size(), 2U);
+  EXPECT_EQ(read_provenance(file("cluster.h5")).command_line, "sluice-run probe -o " + file("cluster.h5"));
+  EXPECT_NE(read_provenance(file("profile.h5")).command_line.find("--repeats 3"), std::string::npos);
+  EXPECT_EQ(read_provenance(file("profile.h5")).parameters.at("threads"), "1");
 }
 
 TEST_F(SluiceRun, refuses_another_number_of_ranks) {
