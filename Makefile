@@ -3,6 +3,7 @@ BUILD ?= build
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 LABEL ?= quick
+TARGETS ?= all
 CMAKE_FLAGS ?=
 SOURCES = $(shell find core optimizer runtime datasets results tests -name '*.cpp' -o -name '*.h' -o -name '*.c')
 
@@ -14,13 +15,13 @@ endif
 
 all: ## build into build/, executables in build/bin/ (the default)
 	cmake -S . -B $(BUILD) $(CMAKE_FLAGS)
-	cmake --build $(BUILD) --parallel $(JOBS)
+	cmake --build $(BUILD) --parallel $(JOBS) --target $(TARGETS)
 
 setup: ## install what is missing (Debian 12), elsewhere say what is needed
 	@cmake/setup.sh
 
 demo: setup ## train LeNet-5 on Fashion-MNIST over two local ranks, from profile to report
-	$(MAKE) all
+	$(MAKE) all TARGETS="sluice sluice-dataset sluice-run"
 	jobscripts/demo.sh $(BUILD)
 
 test: setup ## build and run the tests labelled quick (LABEL=soak for the long ones)
@@ -44,4 +45,4 @@ clean: ## remove the build trees
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
-	@echo 'Variables: BUILD PREFIX JOBS LABEL CMAKE_FLAGS (handed to CMake, e.g. -DHDF5_ROOT=DIR)'
+	@echo 'Variables: BUILD PREFIX JOBS LABEL TARGETS CMAKE_FLAGS (handed to CMake, e.g. -DHDF5_ROOT=DIR)'
