@@ -53,7 +53,8 @@ std::string assumption(const po::variables_map& values, int nodes, int ranks_per
   std::string said;
   const auto assume = [&](const std::string& what) { said += (said.empty() ? "assumed: " : ", ") + what; };
   if (values.count("nodes") == 0)
-    assume(text(nodes, nodes == 1 ? " node with " : " nodes with ", ranks_per_node, " ranks"));
+    assume(text(nodes, nodes == 1 ? " node with " : " nodes with ", ranks_per_node,
+                ranks_per_node == 1 ? " rank" : " ranks"));
   const auto assume_link = [&](const std::string& where, bool is_used) {
     if (is_used && values.count(where + "-gbps") == 0) assume(text(where, "-node links of ", kAssumedGbps, " Gb/s"));
     if (is_used && values.count(where + "-us") == 0) assume(text(where, "-node latency of ", kAssumedLatencyUs, " us"));

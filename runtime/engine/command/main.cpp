@@ -26,7 +26,8 @@ constexpr const char* kUsage =
     "sluice-run COMMAND --help lists a command's options.\n";
 
 std::string version_text() {
-  return text(creator(), ", ", MpiSession::library_version(), "\n", create_device("host", 1, 0)->fingerprint(), '\n');
+  return text(creator(), ", ", MpiSession::library_version(), "\n", create_device("host", 1, 0)->fingerprint(),
+              "\ndevices: host, fake; built without CUDA\n");
 }
 
 void run_command(Communicator& world, const Words& words) {

@@ -351,7 +351,8 @@ TEST_F(SluiceRun, says_how_it_is_used) {
   }
   const Outcome version = run(1, "--version");
   EXPECT_EQ(version.code, 0);
-  for (const char* part : {"HDF5", "MPICH", "oneDNN"}) EXPECT_NE(version.out.find(part), std::string::npos) << part;
+  for (const char* part : {"HDF5", "MPICH", "oneDNN", "CUDA"})
+    EXPECT_NE(version.out.find(part), std::string::npos) << part;
 }
 
 }  // namespace
