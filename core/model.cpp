@@ -115,12 +115,6 @@ LayerKind layer_kind_from(const std::string& name) {
   throw bad_input(text("unknown layer kind '", name, "'"));
 }
 
-std::int64_t element_count(const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  return count;
-}
-
 std::int64_t parameter_bytes(const Layer& layer) {
   std::int64_t count = 0;
   for (const Parameter& parameter : layer.parameters) count += element_count(parameter.shape);

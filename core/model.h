@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/shape.h"
+
 namespace sluice {
 
 using LayerId = int;
@@ -34,8 +36,8 @@ enum class LayerKind : std::uint8_t {
 /// One trainable array of a layer, in logical order (convolution: C_out, C_in,
 /// KH, KW; linear: F_out, F_in with F_in ordered C, H, W; bias: C_out).
 struct Parameter {
-  std::string name;                 ///< "weight" or "bias"
-  std::vector<std::int64_t> shape;  ///< row-major
+  std::string name;  ///< "weight" or "bias"
+  Shape shape;
   bool operator==(const Parameter&) const = default;
 };
 
@@ -43,9 +45,9 @@ struct Parameter {
 struct Layer {
   std::string name;  ///< unique in its model: "conv1", "fc2"
   LayerKind kind = LayerKind::foreign;
-  std::string description;                ///< for people: "Conv2d(64, 128, kernel_size=(3, 3))"
-  std::vector<std::int64_t> input_shape;  ///< per sample: (C, H, W) or (F)
-  std::vector<std::int64_t> output_shape;
+  std::string description;  ///< for people: "Conv2d(64, 128, kernel_size=(3, 3))"
+  Shape input_shape;        ///< per sample: (C, H, W) or (F)
+  Shape output_shape;
   std::int64_t kernel = 0, stride = 0, padding = 0;  ///< square windows
   double dropout_probability = 0;
   std::vector<Parameter> parameters;
@@ -92,9 +94,6 @@ struct Model {
   std::vector<LayerNeeds> needs;  ///< one per layer
   bool operator==(const Model&) const = default;
 };
-
-/// Product of the extents; 1 for a scalar's empty shape.
-[[nodiscard]] std::int64_t element_count(const std::vector<std::int64_t>& shape);
 
 /// Bytes of one layer's parameters (float32 masters).
 [[nodiscard]] std::int64_t parameter_bytes(const Layer& layer);

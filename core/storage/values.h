@@ -6,17 +6,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/shape.h"
+
 /// What readers and writers of the files agree on.
 namespace sluice {
-
-using Shape = std::vector<std::int64_t>;  ///< row-major extents
-
-/// Elements of `shape`; 1 for a scalar.
-[[nodiscard]] inline std::int64_t element_count(const Shape& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  return count;
-}
 
 /// Element types of numeric datasets.
 enum class Number : std::uint8_t { uint8, int32, int64, float32, float64 };

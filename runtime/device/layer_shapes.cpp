@@ -8,8 +8,6 @@
 namespace sluice {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
 // Max pooling stores the place inside its window in a byte.
 constexpr std::int64_t kMaxPoolKernel = 16;
 

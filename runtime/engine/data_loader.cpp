@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
+std::string shape_text(const Shape& shape) {
   std::string joined;
   for (const std::int64_t extent : shape) joined += text(joined.empty() ? "" : "x", extent);
   return joined;
@@ -19,8 +19,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 DataLoader::DataLoader(const std::string& path, const Model& model, int microbatches)
     : reader_(path), microbatch_(model.microbatch), microbatches_(microbatches) {
   const ImageKind& kind = reader_.kind();
-  const std::vector<std::int64_t> shape{kind.channels, kind.height, kind.width};
-  const std::vector<std::int64_t>& expected = model.layers.front().input_shape;
+  const Shape shape{kind.channels, kind.height, kind.width};
+  const Shape& expected = model.layers.front().input_shape;
   if (shape != expected)
     throw bad_input(text(path, ": images are ", shape_text(shape), " (C x H x W), but model ", model.name, " takes ",
                          shape_text(expected), ": profile the model for this image size"));

@@ -61,7 +61,7 @@ void require_matching_sizes(const Profile& profile) {
   const auto require = [](const std::string& what, std::int64_t actual, const std::string& where, std::int64_t stated) {
     if (actual != stated) throw bad_input(text(what, ", ", where, " says ", stated, ": profile the model anew"));
   };
-  const auto require_tensor = [&](TensorId id, const Layer& layer, const std::vector<std::int64_t>& shape) {
+  const auto require_tensor = [&](TensorId id, const Layer& layer, const Shape& shape) {
     const Tensor& tensor = model.tensors[at(id)];
     const std::int64_t elements = tensor.kind == TensorKind::labels ? 1 : element_count(shape);
     const std::int64_t bytes = model.microbatch * elements * bytes_of(tensor.element_type);

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "core/model.h"
 
@@ -44,8 +43,8 @@ class ModelBuilder {
   [[nodiscard]] TensorId next_tensor() const { return static_cast<TensorId>(model_.tensors.size()); }
 
   Model model_;
-  std::vector<std::int64_t> shape_;  ///< of the chain's end, per sample
-  TensorId end_ = kNone;             ///< the tensor at the chain's end
+  Shape shape_;           ///< of the chain's end, per sample
+  TensorId end_ = kNone;  ///< the tensor at the chain's end
 };
 
 /// The same model for another micro-batch size: only the tensors' bytes change.
