@@ -1,11 +1,14 @@
 #include "core/cluster.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
 #include "core/text.h"
 
 namespace sluice {
+
+const char* to_string(LinkKind kind) { return kind == LinkKind::intra_node ? "intra_node" : "inter_node"; }
 
 LinkKind link_between(const Cluster& cluster, Rank a, Rank b) {
   return cluster.ranks[static_cast<std::size_t>(a)].node == cluster.ranks[static_cast<std::size_t>(b)].node
@@ -28,6 +31,16 @@ Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClas
   return cluster;
 }
 
+bool memory_is_limited(const Cluster& cluster) {
+  return std::any_of(cluster.ranks.begin(), cluster.ranks.end(),
+                     [](const RankSpec& rank) { return rank.memory_bytes != kUnlimitedMemory; });
+}
+
+Cluster with_unlimited_memory(Cluster cluster) {
+  for (RankSpec& rank : cluster.ranks) rank.memory_bytes = kUnlimitedMemory;
+  return cluster;
+}
+
 void validate(const Cluster& cluster) {
   if (cluster.ranks.empty()) throw bad_input("the cluster has no ranks");
   for (std::size_t rank = 0; rank < cluster.ranks.size(); ++rank) {
@@ -39,12 +52,13 @@ void validate(const Cluster& cluster) {
     if (spec.memory_bytes <= 0) throw bad_input(text("rank ", rank, ": memory of ", spec.memory_bytes, " bytes"));
   }
   for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node}) {
-    const char* name = kind == LinkKind::intra_node ? "intra-node link" : "inter-node link";
     const LinkClass& link = link_class(cluster, kind);
     if (!std::isfinite(link.latency_s) || link.latency_s < 0)
-      throw bad_input(text(name, ": latency_s ", link.latency_s, ", expected a finite number of at least 0"));
+      throw bad_input(
+          text(to_string(kind), " link: latency_s ", link.latency_s, ", expected a finite number of at least 0"));
     if (std::isnan(link.bandwidth_bytes_per_s) || link.bandwidth_bytes_per_s <= 0)
-      throw bad_input(text(name, ": bandwidth_bytes_per_s ", link.bandwidth_bytes_per_s, ", expected more than 0"));
+      throw bad_input(
+          text(to_string(kind), " link: bandwidth_bytes_per_s ", link.bandwidth_bytes_per_s, ", expected more than 0"));
   }
 }
 

@@ -37,6 +37,7 @@ struct Cluster {
 };
 
 enum class LinkKind : std::uint8_t { intra_node, inter_node };
+[[nodiscard]] const char* to_string(LinkKind kind);
 
 [[nodiscard]] LinkKind link_between(const Cluster& cluster, Rank a, Rank b);
 [[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind);
@@ -44,6 +45,10 @@ enum class LinkKind : std::uint8_t { intra_node, inter_node };
 /// `nodes` x `ranks_per_node` equal ranks, block-wise: node = rank / ranks_per_node.
 [[nodiscard]] Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClass inter,
                                       std::int64_t memory_bytes = kUnlimitedMemory);
+
+/// True if any rank's memory has a limit.
+[[nodiscard]] bool memory_is_limited(const Cluster& cluster);
+[[nodiscard]] Cluster with_unlimited_memory(Cluster cluster);
 
 /// @throws Error (bad input) naming rank or link, quantity and value.
 void validate(const Cluster& cluster);

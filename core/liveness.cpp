@@ -19,10 +19,6 @@ std::vector<ValueUse> of_microbatch(const std::vector<ValueClass>& values, int m
 ValueClass activation(TensorId tensor) { return {Payload::activation, tensor, kNone}; }
 ValueClass gradient(TensorId tensor, int stage) { return {Payload::gradient, tensor, stage}; }
 
-bool owns(const Stage& stage, Rank rank) {
-  return std::find(stage.owners.begin(), stage.owners.end(), rank) != stage.owners.end();
-}
-
 /// Gives each lifetime of one class the lowest slot that is free when it begins.
 int colour(const std::vector<Lifetime*>& by_first) {
   std::vector<int> busy_until;  // by slot: last instruction that touches it
@@ -172,7 +168,7 @@ std::int64_t scratch_bytes(const Plan& plan, Rank rank) {
   const Model& model = plan.profile.model;
   std::int64_t largest = 0;
   for (const Stage& stage : plan.stages) {
-    if (stage.work != Work::backward || !owns(stage, rank)) continue;
+    if (stage.work != Work::backward || !owns(rank, stage)) continue;
     const auto inside = [&](LayerId layer) {
       return std::binary_search(stage.layers.begin(), stage.layers.end(), layer);
     };
@@ -188,7 +184,7 @@ MemoryUse memory_use(const Plan& plan, Rank rank) {
   MemoryUse use;
   std::set<LayerId> run, updated;
   for (const Stage& stage : plan.stages) {
-    if (!owns(stage, rank)) continue;
+    if (!owns(rank, stage)) continue;
     run.insert(stage.layers.begin(), stage.layers.end());
     if (stage.work == Work::backward || stage.work == Work::backward_weight)
       updated.insert(stage.layers.begin(), stage.layers.end());

@@ -9,6 +9,7 @@
 #include "core/plan.h"
 
 namespace sluice {
+
 int microbatches_in_flight(const std::string& schedule, int microbatches, int workers, int position) {
   return schedule == "gpipe" ? microbatches : std::min(microbatches, workers - position);
 }

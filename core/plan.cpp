@@ -149,6 +149,16 @@ Rank owner(const Stage& stage, int microbatch) {
   return stage.owners[static_cast<std::size_t>(microbatch) % stage.owners.size()];
 }
 
+bool owns(Rank rank, const Stage& stage) {
+  return std::find(stage.owners.begin(), stage.owners.end(), rank) != stage.owners.end();
+}
+
+std::string layer_names(const Plan& plan, const Stage& stage) {
+  const auto name = [&](LayerId layer) { return plan.profile.model.layers[static_cast<std::size_t>(layer)].name; };
+  const std::string first = name(stage.layers.front());
+  return stage.layers.size() == 1 ? first : text(first, " to ", name(stage.layers.back()));
+}
+
 std::uint64_t digest(const Plan& plan) {
   Fnv1a hash;
   const auto add = [&](std::int64_t value) { hash.add(value); };

@@ -137,6 +137,12 @@ struct Plan {
 /// Owner of `stage` for a micro-batch.
 [[nodiscard]] Rank owner(const Stage& stage, int microbatch);
 
+/// True if the rank is one of the stage's owners.
+[[nodiscard]] bool owns(Rank rank, const Stage& stage);
+
+/// The stage's first and last layer, for people: "conv1 to pool2".
+[[nodiscard]] std::string layer_names(const Plan& plan, const Stage& stage);
+
 /// Identity of everything that decides what runs (not of figures, method and options). FNV-1a, 64 bits.
 [[nodiscard]] std::uint64_t digest(const Plan& plan);
 

@@ -4,6 +4,13 @@
 
 namespace sluice {
 
+std::int64_t compute_ns(const RankTimeline& timeline, const std::vector<Instruction>& list) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (is_compute(list[i].op)) sum += timeline.instructions[i].end_ns - timeline.instructions[i].start_ns;
+  return sum;
+}
+
 std::int64_t makespan_ns(const Timeline& timeline) {
   std::int64_t last = 0;
   for (const RankTimeline& rank : timeline.ranks)
@@ -12,19 +19,15 @@ std::int64_t makespan_ns(const Timeline& timeline) {
 }
 
 double bubble_fraction(const Timeline& timeline, const Program& program) {
-  std::int64_t compute_ns = 0;
+  std::int64_t computing_ns = 0;
   int computing_ranks = 0;
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
-    bool computes = false;
-    for (std::size_t i = 0; i < program.ranks[rank].size(); ++i) {
-      if (!is_compute(program.ranks[rank][i].op)) continue;
-      computes = true;
-      compute_ns += timeline.ranks[rank].instructions[i].end_ns - timeline.ranks[rank].instructions[i].start_ns;
-    }
-    computing_ranks += computes ? 1 : 0;
+    const std::vector<Instruction>& list = program.ranks[rank];
+    computing_ns += compute_ns(timeline.ranks[rank], list);
+    if (std::any_of(list.begin(), list.end(), [](const Instruction& i) { return is_compute(i.op); })) ++computing_ranks;
   }
   const double available = static_cast<double>(makespan_ns(timeline)) * computing_ranks;
-  return available > 0 ? 1 - static_cast<double>(compute_ns) / available : 0;
+  return available > 0 ? 1 - static_cast<double>(computing_ns) / available : 0;
 }
 
 }  // namespace sluice

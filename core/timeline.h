@@ -33,6 +33,9 @@ struct Timeline {
   bool operator==(const Timeline&) const = default;
 };
 
+/// Time that a rank spends in the computes of its list [ns].
+[[nodiscard]] std::int64_t compute_ns(const RankTimeline& timeline, const std::vector<Instruction>& list);
+
 /// Latest end of any instruction [ns].
 [[nodiscard]] std::int64_t makespan_ns(const Timeline& timeline);
 

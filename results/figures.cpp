@@ -67,13 +67,6 @@ RankSums sums_of(const std::vector<RankStep>& steps, Rank rank, RankFigures& fig
   return sums;
 }
 
-std::int64_t compute_ns(const RankTimeline& timeline, const std::vector<Instruction>& list) {
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (is_compute(list[i].op)) sum += timeline.instructions[i].end_ns - timeline.instructions[i].start_ns;
-  return sum;
-}
-
 void add_prediction(RankFigures& figures, const RunHeader& header) {
   if (header.predicted.ranks.empty()) return;
   const auto rank = at(figures.rank);
@@ -128,12 +121,6 @@ void add_traffic(Figures& figures, const RunResults& results) {
       row.measured_bytes += mean_sent_bytes(results.tables.ranks, rank, index);
     figures.traffic.push_back(row);
   }
-}
-
-std::string layer_names(const Plan& plan, const Stage& stage) {
-  const auto name = [&](LayerId layer) { return plan.profile.model.layers[at(layer)].name; };
-  const std::string first = name(stage.layers.front());
-  return stage.layers.size() == 1 ? first : text(first, " to ", name(stage.layers.back()));
 }
 
 bool is_staged(Op op) { return is_compute(op) || op == Op::optimizer_step; }

@@ -135,8 +135,8 @@ std::string report_json(const RunResults& results) {
                               {"predicted_s", stage.predicted_s},
                               {"measured_s", stage.samples > 0 ? nlohmann::json(stage.measured_s) : nlohmann::json()}});
   for (const TrafficFigures& row : figures.traffic)
-    json["payload_bytes_per_step"][row.link == LinkKind::intra_node ? "intra_node" : "inter_node"] = {
-        {"predicted", row.predicted_bytes}, {"measured", row.measured_bytes}};
+    json["payload_bytes_per_step"][to_string(row.link)] = {{"predicted", row.predicted_bytes},
+                                                           {"measured", row.measured_bytes}};
   for (const RankFigures& rank : figures.ranks)
     json["ranks"].push_back({{"rank", rank.rank},
                              {"host", rank.host},

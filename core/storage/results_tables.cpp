@@ -23,12 +23,10 @@ void step_columns(Table table) {
 /// Bytes per link class, sent or received.
 template <typename Table, typename Row>
 void link_columns(Table& table, const std::string& direction, LinkBytes Row::*field) {
-  for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node}) {
-    const std::string name = kind == LinkKind::intra_node ? "intra_node" : "inter_node";
-    table.number(text(direction, "_", name, "_bytes"),
+  for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node})
+    table.number(text(direction, "_", to_string(kind), "_bytes"),
                  [=](auto& row) -> auto& { return (row.*field)[static_cast<std::size_t>(kind)]; },
                  {"B", "payload " + direction});
-  }
 }
 
 template <typename Table>

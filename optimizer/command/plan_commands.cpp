@@ -26,12 +26,8 @@ std::optional<po::variables_map> parse_plan_options(const std::string& command, 
   return parse_options(syntax, words, std::cout);
 }
 
-/// Seconds that a rank computes in a program.
 double compute_s(const RankTimeline& timeline, const std::vector<Instruction>& list) {
-  std::int64_t nanoseconds = 0;
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (is_compute(list[i].op)) nanoseconds += timeline.instructions[i].end_ns - timeline.instructions[i].start_ns;
-  return static_cast<double>(nanoseconds) * 1e-9;
+  return static_cast<double>(compute_ns(timeline, list)) * 1e-9;
 }
 
 std::int64_t sum(const LinkBytes& bytes) { return bytes[0] + bytes[1]; }

@@ -55,8 +55,8 @@ Json describe(const Cluster& cluster) {
     json["ranks"].push_back({{"node", rank.node}, {"speed", rank.speed}, {"memory_bytes", limited(rank.memory_bytes)}});
   for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node}) {
     const LinkClass& link = link_class(cluster, kind);
-    json[kind == LinkKind::intra_node ? "intra_node" : "inter_node"] = {
-        {"latency_s", link.latency_s}, {"bandwidth_bytes_per_s", finite(link.bandwidth_bytes_per_s)}};
+    json[to_string(kind)] = {{"latency_s", link.latency_s},
+                             {"bandwidth_bytes_per_s", finite(link.bandwidth_bytes_per_s)}};
   }
   return json;
 }
@@ -83,15 +83,11 @@ StepTraffic step_traffic(const Plan& plan) {
   return traffic;
 }
 
-/// First and last layer that a rank runs in a work: "conv1 to pool2"; empty if none.
+/// Layers that a rank runs in a work: "conv1 to pool2"; empty if none.
 std::string layers_of(const Plan& plan, Work work, Rank rank) {
   std::string names;
-  for (const Stage& stage : plan.stages) {
-    if (stage.work != work || std::find(stage.owners.begin(), stage.owners.end(), rank) == stage.owners.end()) continue;
-    const auto name = [&](LayerId layer) { return plan.profile.model.layers[at(layer)].name; };
-    names += text(names.empty() ? "" : ", ", name(stage.layers.front()));
-    if (stage.layers.size() > 1) names += " to " + name(stage.layers.back());
-  }
+  for (const Stage& stage : plan.stages)
+    if (stage.work == work && owns(rank, stage)) names += text(names.empty() ? "" : ", ", layer_names(plan, stage));
   return names;
 }
 
@@ -99,7 +95,7 @@ std::string layers_of(const Plan& plan, Work work, Rank rank) {
 double load_s(const Plan& plan, Rank rank) {
   double seconds = 0;
   for (const Stage& stage : plan.stages)
-    if (std::find(stage.owners.begin(), stage.owners.end(), rank) != stage.owners.end())
+    if (owns(rank, stage))
       seconds += stage_time(plan.profile, stage.layers, stage.work) / static_cast<double>(stage.owners.size());
   return seconds / plan.cluster.ranks[at(rank)].speed;
 }

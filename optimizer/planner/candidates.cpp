@@ -12,11 +12,6 @@ std::optional<Solution> solve(const Objective& objective, Cuts cuts, Method meth
   return solution && solution->price < limit ? solution : std::nullopt;
 }
 
-bool memory_is_limited(const Cluster& cluster) {
-  return std::any_of(cluster.ranks.begin(), cluster.ranks.end(),
-                     [](const RankSpec& rank) { return rank.memory_bytes != kUnlimitedMemory; });
-}
-
 class Search {
  public:
   explicit Search(const SearchRequest& request) : request_(request) {}
@@ -26,7 +21,7 @@ class Search {
     if (!request_.compute_only) (void)best_of_each(request_.cluster, true);
     found_.unlimited_optimum_s = found_.optimum_s;
     if (memory_is_limited(request_.cluster)) {
-      found_.unlimited_optimum_s = best_of_each(unlimited_memory(request_.cluster), request_.compute_only);
+      found_.unlimited_optimum_s = best_of_each(with_unlimited_memory(request_.cluster), request_.compute_only);
       add_least_full();
     }
     return std::move(found_);
@@ -59,11 +54,6 @@ class Search {
                              request_.compute_only);
     for (int workers = ranks(); workers >= request_.least_workers; --workers)
       if (const auto solution = solve_dp(MemoryObjective(cost, workers), Cuts::joint)) add(solution->partition);
-  }
-
-  static Cluster unlimited_memory(Cluster cluster) {
-    for (RankSpec& rank : cluster.ranks) rank.memory_bytes = kUnlimitedMemory;
-    return cluster;
   }
 
   void add(const Partition& partition) {

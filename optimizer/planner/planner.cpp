@@ -49,10 +49,8 @@ class Planner {
   explicit Planner(const PlannerRequest& request)
       : request_(request),
         search_(request.search),
-        unlimited_(search_.cluster),
-        cost_(search_.profile, unlimited_, search_.schedule, search_.microbatches, search_.compute_only) {
-    for (RankSpec& rank : unlimited_.ranks) rank.memory_bytes = kUnlimitedMemory;
-  }
+        unlimited_(with_unlimited_memory(search_.cluster)),
+        cost_(search_.profile, unlimited_, search_.schedule, search_.microbatches, search_.compute_only) {}
 
   PlannerResult run() {
     refuse_what_cannot_be();

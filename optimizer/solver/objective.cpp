@@ -34,17 +34,14 @@ BottleneckObjective::BottleneckObjective(const PartitionCost& cost, int workers)
     std::sort(speeds.begin(), speeds.end(), std::greater<>());
     for (const double speed : speeds) speed_[at(rank)].push_back(speed_[at(rank)].back() + speed);
   }
-  bool memory_is_limited = false;
-  for (const RankSpec& rank : cost.cluster().ranks) {
-    memory_is_limited |= rank.memory_bytes != kUnlimitedMemory;
+  for (const RankSpec& rank : cost.cluster().ranks)
     most_memory_ = std::max(most_memory_, static_cast<double>(rank.memory_bytes));
-  }
   const auto memory = [](const WorkerLoad& load) { return static_cast<double>(load.memory_bytes); };
   if (cost.link_s(1) > 0)
     crossing_s_ = column(loads_of_prefixes(0), [&](const WorkerLoad& load) {
       return cost.link_s(std::max(load.received_bytes, load.sent_bytes));
     });
-  if (!memory_is_limited) return;
+  if (!memory_is_limited(cost.cluster())) return;
   prefix_memory_.emplace_back((at(layers()) + 1) * (at(layers()) + 1));
   for (int used = 1; used <= workers; ++used) prefix_memory_.push_back(column(loads_of_prefixes(used - 1), memory));
   suffix_memory_ = column(loads_of_suffixes(workers - 1), memory);
