@@ -1,7 +1,9 @@
 #include "core/liveness.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <queue>
 #include <set>
 
 #include "core/index.h"
@@ -21,17 +23,17 @@ ValueClass gradient(TensorId tensor, int stage) { return {Payload::gradient, ten
 
 /// Gives each lifetime of one class the lowest slot that is free when it begins.
 int colour(const std::vector<Lifetime*>& by_first) {
-  std::vector<int> busy_until;  // by slot: last instruction that touches it
+  std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> busy;  // last use, slot
+  std::priority_queue<int, std::vector<int>, std::greater<>> free;
+  int slots = 0;
   for (Lifetime* lifetime : by_first) {
-    const auto free =
-        std::find_if(busy_until.begin(), busy_until.end(), [&](int last) { return last < lifetime->first; });
-    lifetime->slot = static_cast<int>(free - busy_until.begin());
-    if (free == busy_until.end())
-      busy_until.push_back(lifetime->last);
-    else
-      *free = lifetime->last;
+    for (; !busy.empty() && busy.top().first < lifetime->first; busy.pop()) free.push(busy.top().second);
+    if (free.empty()) free.push(slots++);
+    lifetime->slot = free.top();
+    free.pop();
+    busy.emplace(lifetime->last, lifetime->slot);
   }
-  return static_cast<int>(busy_until.size());
+  return slots;
 }
 
 std::vector<Lifetime> lifetimes_of(const DataFlow& flow, const std::vector<Instruction>& list, Rank rank) {

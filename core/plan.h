@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -36,7 +37,7 @@ struct Group {
   Rank root = 0;
   std::vector<Rank> members;  ///< ascending, the root among them
   MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical;
-  bool operator==(const Group&) const = default;
+  auto operator<=>(const Group&) const = default;
 };
 
 enum class Payload : std::uint8_t {
@@ -54,7 +55,7 @@ struct Transfer {
   LayerId layer = kNone;
   int group = 0;           ///< index into Plan::groups
   std::int64_t bytes = 0;  ///< per micro-batch (weights: per step)
-  bool operator==(const Transfer&) const = default;
+  auto operator<=>(const Transfer&) const = default;
 };
 
 enum class Op : std::uint8_t {

@@ -51,6 +51,8 @@ class Lowering {
         lists_(figure.size()),
         order_(figure.size()),
         insertions_(figure.size()) {
+    for (int g = 0; g < std::ssize(plan.groups); ++g) group_index_.emplace(plan.groups[at(g)], g);
+    for (int t = 0; t < std::ssize(plan.transfers); ++t) transfer_index_.emplace(plan.transfers[at(t)], t);
     const std::vector<std::vector<int>> order = linear_order(plan, figure);
     for (std::size_t rank = 0; rank < figure.size(); ++rank)
       for (std::size_t i = 0; i < figure[rank].size(); ++i) {
@@ -131,7 +133,7 @@ class Lowering {
   void multicast(Transfer transfer, int microbatch, Rank root, int index, const FirstReads& readers) {
     if (readers.empty()) return;
     transfer.group = group_of(root, readers);
-    const Call call{index_in(plan_.transfers, transfer), microbatch, order_[at(root)][at(index)]};
+    const Call call{index_in(plan_.transfers, transfer_index_, transfer), microbatch, order_[at(root)][at(index)]};
     insert(root, call, index + 1, std::min(index + 2, length(root)));
     for (const auto& [rank, first_read] : readers) {
       const int earliest = transfer.payload == Payload::weights ? after_last_use(rank, transfer.layer) : 0;
@@ -167,15 +169,14 @@ class Lowering {
     Group group{.root = root, .members = {root}, .algorithm = algorithm_};
     for (const auto& [rank, index] : readers) group.members.push_back(rank);
     std::sort(group.members.begin(), group.members.end());
-    return index_in(plan_.groups, group);
+    return index_in(plan_.groups, group_index_, group);
   }
 
   template <typename Row>
-  static int index_in(std::vector<Row>& table, const Row& row) {
-    const auto found = std::find(table.begin(), table.end(), row);
-    const auto index = static_cast<int>(found - table.begin());
-    if (found == table.end()) table.push_back(row);
-    return index;
+  static int index_in(std::vector<Row>& table, std::map<Row, int>& index, const Row& row) {
+    const auto [known, is_new] = index.try_emplace(row, static_cast<int>(table.size()));
+    if (is_new) table.push_back(row);
+    return known->second;
   }
 
   Program merged(const std::string& name) {
@@ -205,6 +206,8 @@ class Lowering {
   const DataFlow flow_;
   std::vector<std::vector<Instruction>> lists_;  // the figure's cells with work, by rank
   std::vector<std::vector<int>> order_;          // their G
+  std::map<Group, int> group_index_;             // rows of the plan's tables
+  std::map<Transfer, int> transfer_index_;
   std::map<ValueUse, FirstReads> first_reads_;
   std::vector<std::vector<Insertion>> insertions_;  // by rank
 };
