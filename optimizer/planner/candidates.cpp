@@ -6,11 +6,7 @@
 namespace sluice {
 namespace {
 
-std::optional<Solution> solve(const Objective& objective, Cuts cuts, Method method, double limit) {
-  if (method == Method::dp) return solve_dp(objective, cuts, limit);
-  auto solution = solve_exhaustively(objective, cuts);
-  return solution && solution->price < limit ? solution : std::nullopt;
-}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Search {
  public:
@@ -28,20 +24,23 @@ class Search {
   }
 
  private:
-  [[nodiscard]] int ranks() const { return static_cast<int>(request_.cluster.ranks.size()); }
+  /// No more than there are works to share out.
+  [[nodiscard]] int most_workers() const {
+    const std::size_t works = 2 * request_.profile.model.layers.size();
+    return static_cast<int>(std::min(request_.cluster.ranks.size(), works));
+  }
 
   /// Adds the best partitions for each number of workers; returns the least price.
   double best_of_each(const Cluster& cluster, bool compute_only) {
     const PartitionCost cost(request_.profile, cluster, request_.schedule, request_.microbatches, compute_only);
-    double least = std::numeric_limits<double>::infinity();
-    for (int workers = ranks(); workers >= request_.least_workers; --workers) {
-      const BottleneckObjective objective(cost, workers);
-      const auto joint = solve(objective, Cuts::joint, request_.method, std::numeric_limits<double>::infinity());
+    double least = kInfinity;
+    for (int workers = most_workers(); workers >= request_.least_workers; --workers) {
+      const auto joint = best(cost, workers, Cuts::joint, kInfinity);
       if (joint) add(joint->partition);
-      const double joint_price = joint ? joint->price : std::numeric_limits<double>::infinity();
+      const double joint_price = joint ? joint->price : kInfinity;
       least = std::min(least, joint_price);
       if (request_.cuts == Cuts::joint) continue;
-      const auto independent = solve(objective, Cuts::independent, request_.method, joint_price);
+      const auto independent = best(cost, workers, Cuts::independent, joint_price);
       if (!independent) continue;
       add(independent->partition);
       least = std::min(least, independent->price);
@@ -49,10 +48,18 @@ class Search {
     return least;
   }
 
+  /// Nothing unless its price is below `limit`.
+  [[nodiscard]] std::optional<Solution> best(const PartitionCost& cost, int workers, Cuts cuts, double limit) const {
+    const BottleneckObjective objective(cost, workers, cuts);
+    if (request_.method == Method::dp) return solve_dp(objective, cuts, limit);
+    auto solution = solve_exhaustively(objective, cuts);
+    return solution && solution->price < limit ? solution : std::nullopt;
+  }
+
   void add_least_full() {
     const PartitionCost cost(request_.profile, request_.cluster, request_.schedule, request_.microbatches,
                              request_.compute_only);
-    for (int workers = ranks(); workers >= request_.least_workers; --workers)
+    for (int workers = most_workers(); workers >= request_.least_workers; --workers)
       if (const auto solution = solve_dp(MemoryObjective(cost, workers), Cuts::joint)) add(solution->partition);
   }
 

@@ -26,7 +26,9 @@ std::vector<double> column(const std::vector<WorkerLoad>& loads, const Figure& f
 
 }  // namespace
 
-BottleneckObjective::BottleneckObjective(const PartitionCost& cost, int workers) : Objective(cost, workers) {
+const char* to_string(Cuts cuts) { return cuts == Cuts::joint ? "joint" : "independent"; }
+
+BottleneckObjective::BottleneckObjective(const PartitionCost& cost, int workers, Cuts cuts) : Objective(cost, workers) {
   std::vector<double> speeds;
   speed_.resize(at(ranks()) + 1, {0});
   for (Rank rank = ranks() - 1; rank >= 0; --rank) {
@@ -36,15 +38,27 @@ BottleneckObjective::BottleneckObjective(const PartitionCost& cost, int workers)
   }
   for (const RankSpec& rank : cost.cluster().ranks)
     most_memory_ = std::max(most_memory_, static_cast<double>(rank.memory_bytes));
+  if (cuts == Cuts::independent) tabulate_bounds();
+}
+
+void BottleneckObjective::tabulate_bounds() {
   const auto memory = [](const WorkerLoad& load) { return static_cast<double>(load.memory_bytes); };
-  if (cost.link_s(1) > 0)
+  if (cost().link_s(1) > 0)
     crossing_s_ = column(loads_of_prefixes(0), [&](const WorkerLoad& load) {
-      return cost.link_s(std::max(load.received_bytes, load.sent_bytes));
+      return cost().link_s(std::max(load.received_bytes, load.sent_bytes));
     });
-  if (!memory_is_limited(cost.cluster())) return;
+  if (!memory_may_bind()) return;
   prefix_memory_.emplace_back((at(layers()) + 1) * (at(layers()) + 1));
-  for (int used = 1; used <= workers; ++used) prefix_memory_.push_back(column(loads_of_prefixes(used - 1), memory));
-  suffix_memory_ = column(loads_of_suffixes(workers - 1), memory);
+  for (int used = 1; used <= workers(); ++used) prefix_memory_.push_back(column(loads_of_prefixes(used - 1), memory));
+  suffix_memory_ = column(loads_of_suffixes(workers() - 1), memory);
+}
+
+/// Not where every rank could hold all layers, with the deepest stash.
+bool BottleneckObjective::memory_may_bind() const {
+  const WorkerLoad all = cost().load({0, layers(), 0, layers()}, {.rank = 0, .position = 0, .workers = workers()});
+  const std::vector<RankSpec>& ranks = cost().cluster().ranks;
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [&](const RankSpec& rank) { return all.memory_bytes > rank.memory_bytes; });
 }
 
 /// The load of forward [0, p) and backward [0, q) as if one worker at `position` had them, for all p and q.
@@ -138,6 +152,15 @@ double MemoryObjective::price(const WorkerLoad& load, Rank rank) const {
 
 double MemoryObjective::floor(const WorkerLoad& load, Rank rank) const {
   return share_of_rank(load.least_memory_bytes, rank);
+}
+
+double MemoryObjective::lower_bound() const {
+  // Together as one worker, in the place that keeps the least stash, they hold no more than apart (see hopeless above).
+  const Seat least{.rank = 0, .position = workers() - 1, .workers = workers()};
+  const std::int64_t all = cost().load({0, layers(), 0, layers()}, least).memory_bytes;
+  std::int64_t most_memory = 0;
+  for (const RankSpec& rank : cost().cluster().ranks) most_memory = std::max(most_memory, rank.memory_bytes);
+  return static_cast<double>(all) / static_cast<double>(most_memory) / workers();
 }
 
 double MemoryObjective::share_of_rank(std::int64_t bytes, Rank rank) const {

@@ -6,6 +6,10 @@
 
 namespace sluice {
 
+/// Whether a worker's backward has the layers of its forward.
+enum class Cuts { joint, independent };
+[[nodiscard]] const char* to_string(Cuts cuts);
+
 /// Where a solver stands after some workers: who is next and what is done.
 struct Progress {
   Rank next_rank = 0;
@@ -51,7 +55,9 @@ class Objective {
 /// bottleneck_s: the busiest worker's compute or link [s per micro-batch].
 class BottleneckObjective : public Objective {
  public:
-  BottleneckObjective(const PartitionCost& cost, int workers);
+  /// @param cuts  that will be solved for. Independent ones meet (L+1)^2 states, for which tables of bounds pay;
+  ///   joint ones meet L+1 and do without.
+  BottleneckObjective(const PartitionCost& cost, int workers, Cuts cuts = Cuts::independent);
 
   [[nodiscard]] double price(const WorkerLoad& load, Rank rank) const override;
   [[nodiscard]] double floor(const WorkerLoad& load, Rank rank) const override;
@@ -62,6 +68,8 @@ class BottleneckObjective : public Objective {
  private:
   using Table = std::vector<double>;  ///< by state: [forward_done (L+1) + backward_done]
 
+  void tabulate_bounds();
+  [[nodiscard]] bool memory_may_bind() const;
   [[nodiscard]] std::vector<WorkerLoad> loads_of_prefixes(int position) const;
   [[nodiscard]] std::vector<WorkerLoad> loads_of_suffixes(int position) const;
   [[nodiscard]] double remaining_s(const Progress& progress) const;
@@ -79,7 +87,7 @@ class MemoryObjective : public Objective {
   using Objective::Objective;
   [[nodiscard]] double price(const WorkerLoad& load, Rank rank) const override;
   [[nodiscard]] double floor(const WorkerLoad& load, Rank rank) const override;
-  [[nodiscard]] double lower_bound() const override { return 0; }
+  [[nodiscard]] double lower_bound() const override;
   [[nodiscard]] LayerId least_backward_done(const Progress&, double) const override { return 0; }
   [[nodiscard]] bool hopeless(const Progress&, double) const override { return false; }
 

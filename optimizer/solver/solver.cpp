@@ -4,8 +4,6 @@
 
 namespace sluice {
 
-const char* to_string(Cuts cuts) { return cuts == Cuts::joint ? "joint" : "independent"; }
-
 Share share_of(const Partition& partition, int worker) {
   const auto k = static_cast<std::size_t>(worker);
   return {partition.forward_bounds[k], partition.forward_bounds[k + 1], partition.backward_bounds[k],

@@ -9,9 +9,6 @@
 
 namespace sluice {
 
-enum class Cuts { joint, independent };
-[[nodiscard]] const char* to_string(Cuts cuts);
-
 struct Solution {
   Partition partition;  ///< one interval pair per rank of the cluster, empty for ranks without work
   int workers = 0;      ///< ranks with work
