@@ -1,5 +1,9 @@
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <type_traits>
+#include <utility>
 
 #include "runtime/device/host/kernels.h"
 
@@ -19,17 +23,10 @@ struct Axis {
     const std::int64_t start = position * stride - padding;
     return {std::max<std::int64_t>(0, -start), std::min(kernel, extent - start)};
   }
-  /// Windows that contain input element `i`.
-  [[nodiscard]] Range windows(std::int64_t i) const {
-    const std::int64_t last_start = i + padding;
-    const std::int64_t first_start = last_start - kernel + 1;
-    return {first_start <= 0 ? 0 : (first_start + stride - 1) / stride, std::min(positions, last_start / stride + 1)};
-  }
 };
 
-/// Walks the pairs of input element and window that contain each other. Images lie in
-/// N, H, W, C order and a visit handles all channels of a pair, given the offsets of
-/// input and output and the place in the window, kh * kernel + kw.
+/// The windows of a pooling. Images lie in N, H, W, C order, so that offsets are those of
+/// a place's first channel. A place in a window is kh * kernel + kw.
 class Windows {
  public:
   Windows(const Layer& layer, std::int64_t microbatch)
@@ -38,69 +35,106 @@ class Windows {
         rows{layer.input_shape[1], layer.output_shape[1], layer.kernel, layer.stride, layer.padding},
         columns{layer.input_shape[2], layer.output_shape[2], layer.kernel, layer.stride, layer.padding} {}
 
-  /// visit(input, output, place, first) for each window's elements in ascending order.
+  /// visit(n, oh, ow) for each window, where visits write to the output.
   template <typename Visit>
-  void by_window(Visit visit) const {
-#pragma omp parallel for collapse(2)
-    for (std::int64_t n = 0; n < images; ++n)
-      for (std::int64_t oh = 0; oh < rows.positions; ++oh)
-        for (std::int64_t ow = 0; ow < columns.positions; ++ow) {
-          const Range in_row = rows.offsets(oh), in_column = columns.offsets(ow);
-          for (std::int64_t kh = in_row.first; kh < in_row.last; ++kh)
-            for (std::int64_t kw = in_column.first; kw < in_column.last; ++kw)
-              visit(input_offset(n, oh * rows.stride - rows.padding + kh, ow * columns.stride - columns.padding + kw),
-                    output_offset(n, oh, ow), kh * rows.kernel + kw, kh == in_row.first && kw == in_column.first);
-        }
+  void gather(Visit visit) const {
+    visit_bands(rows.positions, visit);
   }
 
-  /// start(input) for each input element, then visit(input, output, place) for the windows that contain
-  /// it in ascending order. Gathering, so that threads never write to the same place.
-  template <typename Start, typename Visit>
-  void by_input(Start start, Visit visit) const {
-#pragma omp parallel for collapse(2)
-    for (std::int64_t n = 0; n < images; ++n)
-      for (std::int64_t ih = 0; ih < rows.extent; ++ih)
-        for (std::int64_t iw = 0; iw < columns.extent; ++iw) {
-          start(input_offset(n, ih, iw));
-          const Range over_row = rows.windows(ih), over_column = columns.windows(iw);
-          for (std::int64_t oh = over_row.first; oh < over_row.last; ++oh)
-            for (std::int64_t ow = over_column.first; ow < over_column.last; ++ow)
-              visit(input_offset(n, ih, iw), output_offset(n, oh, ow),
-                    (ih + rows.padding - oh * rows.stride) * rows.kernel + iw + columns.padding - ow * columns.stride);
-        }
+  /// visit(n, oh, ow) for each window, where visits add to the input: threads never share a
+  /// place of it, and each place meets its windows in ascending order.
+  template <typename Visit>
+  void scatter(Visit visit) const {
+    const bool overlap = rows.stride < rows.kernel;
+    visit_bands(overlap ? 1 : rows.positions, visit);
+  }
+
+  /// visit(input, place) for each element of a window in ascending order.
+  template <typename Visit>
+  void elements(std::int64_t n, std::int64_t oh, std::int64_t ow, Visit visit) const {
+    const Range in_row = rows.offsets(oh), in_column = columns.offsets(ow);
+    const std::int64_t start = corner(n, oh, ow);
+    for (std::int64_t kh = in_row.first; kh < in_row.last; ++kh)
+      for (std::int64_t kw = in_column.first; kw < in_column.last; ++kw)
+        visit(start + offset(kh, kw), kh * rows.kernel + kw);
+  }
+
+  void clear(float* input) const {
+    const std::int64_t count = images * rows.extent * columns.extent * channels;
+#pragma omp parallel for simd
+    for (std::int64_t i = 0; i < count; ++i) input[i] = 0;
+  }
+
+  /// Of the window's place 0, which may lie in the padding.
+  [[nodiscard]] std::int64_t corner(std::int64_t n, std::int64_t oh, std::int64_t ow) const {
+    return n * rows.extent * columns.extent * channels +
+           offset(oh * rows.stride - rows.padding, ow * columns.stride - columns.padding);
+  }
+  [[nodiscard]] std::int64_t offset(std::int64_t h, std::int64_t w) const {
+    return (h * columns.extent + w) * channels;
+  }
+  [[nodiscard]] std::int64_t output(std::int64_t n, std::int64_t oh, std::int64_t ow) const {
+    return ((n * rows.positions + oh) * columns.positions + ow) * channels;
   }
 
   std::int64_t images, channels;
   Axis rows, columns;
 
  private:
-  [[nodiscard]] std::int64_t input_offset(std::int64_t n, std::int64_t h, std::int64_t w) const {
-    return ((n * rows.extent + h) * columns.extent + w) * channels;
-  }
-  [[nodiscard]] std::int64_t output_offset(std::int64_t n, std::int64_t h, std::int64_t w) const {
-    return ((n * rows.positions + h) * columns.positions + w) * channels;
+  /// Threads share the images' bands of rows.
+  template <typename Visit>
+  void visit_bands(std::int64_t bands, Visit visit) const {
+    const std::int64_t height = rows.positions / bands;
+#pragma omp parallel for collapse(2)
+    for (std::int64_t n = 0; n < images; ++n)
+      for (std::int64_t band = 0; band < bands; ++band)
+        for (std::int64_t oh = band * height; oh < (band + 1) * height; ++oh)
+          for (std::int64_t ow = 0; ow < columns.positions; ++ow) visit(n, oh, ow);
   }
 };
+
+/// `a` or `b`, without a branch: what training data decides is mispredicted half the time.
+template <typename T>
+T select(bool take_a, T a, T b) {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint8_t>;
+  const auto mask = static_cast<Bits>(-static_cast<int>(take_a));
+  return std::bit_cast<T>(
+      static_cast<Bits>((std::bit_cast<Bits>(a) & mask) | (std::bit_cast<Bits>(b) & static_cast<Bits>(~mask))));
+}
 
 /// The auxiliary holds the place of the maximum inside its window, uint8, shaped like the output.
 /// The first of equal values wins; a NaN wins over everything, as in PyTorch.
 class MaxPool : public PlainKernel {
  public:
-  explicit MaxPool(const Windows& windows) : windows_(windows) {}
+  explicit MaxPool(const Windows& windows) : windows_(windows) {
+    const std::int64_t kernel = windows.rows.kernel;
+    for (std::int64_t place = 0; place < kernel * kernel; ++place)
+      offset_of_place_[static_cast<std::uint8_t>(place)] = windows.offset(place / kernel, place % kernel);
+  }
 
   void forward(Stream&, const LayerMemory& memory, const MicrobatchContext&) override {
     const auto* input = static_cast<const float*>(memory.input);
     auto* output = static_cast<float*>(memory.output);
     auto* places = static_cast<std::uint8_t*>(memory.auxiliary);
     const std::int64_t channels = windows_.channels;
-    windows_.by_window([=](std::int64_t from, std::int64_t to, std::int64_t place, bool first) {
+    windows_.gather([=, this](std::int64_t n, std::int64_t oh, std::int64_t ow) {
+      const std::int64_t to = windows_.output(n, oh, ow);
+      bool first = true;
+      windows_.elements(n, oh, ow, [&](std::int64_t from, std::int64_t place) {
+        const auto here = static_cast<std::uint8_t>(place);
+        if (std::exchange(first, false)) {
+          std::copy_n(input + from, channels, output + to);
+          std::fill_n(places + to, channels, here);
+          return;
+        }
 #pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const float value = input[from + c];
-        const bool take = first || value > output[to + c] || std::isnan(value);
-        output[to + c] = take ? value : output[to + c];
-        places[to + c] = take ? static_cast<std::uint8_t>(place) : places[to + c];
-      }
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const float value = input[from + c];
+          const bool take = (value > output[to + c]) | std::isnan(value);
+          output[to + c] = select(take, value, output[to + c]);
+          places[to + c] = select(take, here, places[to + c]);
+        }
+      });
     });
   }
 
@@ -108,20 +142,17 @@ class MaxPool : public PlainKernel {
     const auto* places = static_cast<const std::uint8_t*>(memory.auxiliary);
     const auto* output_gradient = static_cast<const float*>(memory.output_gradient);
     auto* input_gradient = static_cast<float*>(memory.input_gradient);
-    const std::int64_t channels = windows_.channels;
-    windows_.by_input([=](std::int64_t to) { std::fill_n(input_gradient + to, channels, 0.0F); },
-                      [=](std::int64_t to, std::int64_t from, std::int64_t place) {
-                        const auto wanted = static_cast<std::uint8_t>(place);
-#pragma omp simd
-                        for (std::int64_t c = 0; c < channels; ++c) {
-                          const float gradient = output_gradient[from + c];  // loaded in any case: no branch
-                          input_gradient[to + c] += places[from + c] == wanted ? gradient : 0.0F;
-                        }
-                      });
+    windows_.clear(input_gradient);
+    windows_.scatter([=, this](std::int64_t n, std::int64_t oh, std::int64_t ow) {
+      const std::int64_t from = windows_.output(n, oh, ow), to = windows_.corner(n, oh, ow);
+      for (std::int64_t c = 0; c < windows_.channels; ++c)
+        input_gradient[to + offset_of_place_[places[from + c]] + c] += output_gradient[from + c];
+    });
   }
 
  private:
   Windows windows_;
+  std::array<std::int64_t, 256> offset_of_place_{};  ///< from a window's corner
 };
 
 /// Padding counts as zeros: every window is divided by kernel * kernel.
@@ -133,26 +164,29 @@ class AveragePool : public PlainKernel {
   void forward(Stream&, const LayerMemory& memory, const MicrobatchContext&) override {
     const auto* input = static_cast<const float*>(memory.input);
     auto* output = static_cast<float*>(memory.output);
-    const std::int64_t channels = windows_.channels;
-    const float share = share_;
-    windows_.by_window([=](std::int64_t from, std::int64_t to, std::int64_t, bool first) {
+    windows_.gather([=, this](std::int64_t n, std::int64_t oh, std::int64_t ow) {
+      const std::int64_t channels = windows_.channels, to = windows_.output(n, oh, ow);
+      const float share = share_;
+      std::fill_n(output + to, channels, 0.0F);
+      windows_.elements(n, oh, ow, [=](std::int64_t from, std::int64_t) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c)
-        output[to + c] = (first ? 0 : output[to + c]) + input[from + c] * share;
+        for (std::int64_t c = 0; c < channels; ++c) output[to + c] += input[from + c] * share;
+      });
     });
   }
 
   void backward_input(Stream&, const LayerMemory& memory, const MicrobatchContext&) override {
     const auto* output_gradient = static_cast<const float*>(memory.output_gradient);
     auto* input_gradient = static_cast<float*>(memory.input_gradient);
-    const std::int64_t channels = windows_.channels;
-    const float share = share_;
-    windows_.by_input([=](std::int64_t to) { std::fill_n(input_gradient + to, channels, 0.0F); },
-                      [=](std::int64_t to, std::int64_t from, std::int64_t) {
+    windows_.clear(input_gradient);
+    windows_.scatter([=, this](std::int64_t n, std::int64_t oh, std::int64_t ow) {
+      const std::int64_t channels = windows_.channels, from = windows_.output(n, oh, ow);
+      const float share = share_;
+      windows_.elements(n, oh, ow, [=](std::int64_t to, std::int64_t) {
 #pragma omp simd
-                        for (std::int64_t c = 0; c < channels; ++c)
-                          input_gradient[to + c] += output_gradient[from + c] * share;
-                      });
+        for (std::int64_t c = 0; c < channels; ++c) input_gradient[to + c] += output_gradient[from + c] * share;
+      });
+    });
   }
 
  private:
