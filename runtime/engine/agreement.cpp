@@ -1,6 +1,7 @@
 #include "runtime/engine/agreement.h"
 
 #include <array>
+#include <exception>
 #include <string>
 
 namespace sluice {
@@ -12,6 +13,9 @@ void collectively(Communicator& comm, const std::function<void()>& work) {
     work();
   } catch (const Error& error) {
     code[0] = static_cast<double>(error.exit_code());
+    message = error.what();
+  } catch (const std::exception& error) {
+    code[0] = static_cast<double>(ExitCode::runtime_fault);
     message = error.what();
   }
   const std::vector<double> codes = comm.all_gather(code);

@@ -14,9 +14,9 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// Runs `work` on every rank. If it throws an Error on some, all ranks throw the
-/// lowest failing rank's as an AgreedError. Collective; `work` itself must not
-/// call collectives that a failing rank would miss.
+/// Runs `work` on every rank. If it throws on some, all ranks throw the lowest
+/// failing rank's error as an AgreedError; what is no Error counts as a runtime fault. Collective; `work` itself must
+/// not call collectives that a failing rank would miss.
 void collectively(Communicator& comm, const std::function<void()>& work);
 
 /// The same where rank 0 alone has something to do.

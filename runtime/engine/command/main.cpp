@@ -61,7 +61,17 @@ int run(Communicator& world, const Words& words) {
   } catch (const Error& error) {
     // The same words at every rank: a usage error is the same everywhere.
     return report(world, error, error.exit_code() == ExitCode::usage);
+  } catch (const std::exception& error) {
+    return report(world, runtime_fault(error.what()), false);
   }
+}
+
+/// A full disk behind stdout is a fault as well.
+int flush_output(int code) {
+  std::cout.flush();
+  if (std::cout) return code;
+  std::cerr << "sluice-run: standard output could not be written" << std::endl;
+  return code == static_cast<int>(ExitCode::done) ? static_cast<int>(ExitCode::runtime_fault) : code;
 }
 
 }  // namespace
@@ -75,11 +85,14 @@ int main(int argc, char** argv) {
       sluice::Communicator world = sluice::Communicator::world();
       code = sluice::run(world, sluice::Words(argv + 1, argv + argc));
     }
-    std::cout.flush();
+    code = sluice::flush_output(code);
     session.finish(code);
     return code;
   } catch (const sluice::Error& error) {
     std::cerr << "sluice-run: " << error.what() << std::endl;
     return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    std::cerr << "sluice-run: " << error.what() << std::endl;
+    return static_cast<int>(sluice::ExitCode::runtime_fault);
   }
 }

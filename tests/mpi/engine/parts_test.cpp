@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -46,6 +47,18 @@ TEST(Agreement, lets_every_rank_leave_with_the_lowest_failing_ranks_error) {
     EXPECT_STREQ(error.what(), "rank 0");
   }
   EXPECT_NO_THROW(collectively(world, [] {}));
+}
+
+TEST(Agreement, takes_what_is_no_error_for_a_runtime_fault) {
+  Communicator world = Communicator::world();
+  try {
+    collectively(world, [&] {
+      if (world.rank() == 0) throw std::bad_alloc();
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::runtime_fault);
+  }
 }
 
 TEST(SampleOrder, is_a_permutation_that_depends_on_seed_and_epoch) {
