@@ -103,6 +103,8 @@ int main(int argc, char** argv) {
   };
   try {
     sluice::run(sluice::Words(argv + 1, argv + argc));
+    std::cout.flush();
+    if (!std::cout) throw sluice::runtime_fault("standard output could not be written");
     return static_cast<int>(sluice::ExitCode::done);
   } catch (const sluice::Error& error) {
     return failed(error.what(), error.exit_code());
