@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/index.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -11,9 +12,7 @@ namespace sluice {
 const char* to_string(LinkKind kind) { return kind == LinkKind::intra_node ? "intra_node" : "inter_node"; }
 
 LinkKind link_between(const Cluster& cluster, Rank a, Rank b) {
-  return cluster.ranks[static_cast<std::size_t>(a)].node == cluster.ranks[static_cast<std::size_t>(b)].node
-             ? LinkKind::intra_node
-             : LinkKind::inter_node;
+  return cluster.ranks[at(a)].node == cluster.ranks[at(b)].node ? LinkKind::intra_node : LinkKind::inter_node;
 }
 
 const LinkClass& link_class(const Cluster& cluster, LinkKind kind) {

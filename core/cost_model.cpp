@@ -2,12 +2,14 @@
 
 #include <map>
 
+#include "core/index.h"
+
 namespace sluice {
 
 double stage_time(const Profile& profile, std::span<const LayerId> layers, Work work) {
   double seconds = 0;
   for (const LayerId layer : layers) {
-    const LayerCost& cost = profile.costs[static_cast<std::size_t>(layer)];
+    const LayerCost& cost = profile.costs[at(layer)];
     switch (work) {
       case Work::forward:
         seconds += cost.forward_s;
@@ -28,16 +30,16 @@ double stage_time(const Profile& profile, std::span<const LayerId> layers, Work 
 
 double update_time(const Profile& profile, std::span<const LayerId> layers) {
   double seconds = 0;
-  for (const LayerId layer : layers) seconds += profile.costs[static_cast<std::size_t>(layer)].update_s;
+  for (const LayerId layer : layers) seconds += profile.costs[at(layer)].update_s;
   return seconds;
 }
 
 double instruction_time(const Plan& plan, const Instruction& instruction, Rank rank) {
   if (instruction.stage == kNone) return 0;
-  const Stage& stage = plan.stages[static_cast<std::size_t>(instruction.stage)];
+  const Stage& stage = plan.stages[at(instruction.stage)];
   const double seconds = instruction.op == Op::optimizer_step ? update_time(plan.profile, stage.layers)
                                                               : stage_time(plan.profile, stage.layers, stage.work);
-  return seconds / plan.cluster.ranks[static_cast<std::size_t>(rank)].speed;
+  return seconds / plan.cluster.ranks[at(rank)].speed;
 }
 
 std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster) {
@@ -47,7 +49,7 @@ std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster) {
       if (member != group.root) edges.push_back({group.root, member});
     return edges;
   }
-  const auto node = [&](Rank rank) { return cluster.ranks[static_cast<std::size_t>(rank)].node; };
+  const auto node = [&](Rank rank) { return cluster.ranks[at(rank)].node; };
   std::map<int, Rank> leader_of_node{{node(group.root), group.root}};
   // Across nodes first: the leaders can pass on while the root serves its own node.
   for (const Rank member : group.members)

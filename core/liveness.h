@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/index.h"
 #include "core/plan.h"
 
 namespace sluice {
@@ -49,8 +50,8 @@ class DataFlow {
   [[nodiscard]] Access access(const Instruction& instruction, Rank rank) const;
 
   /// Index into Plan::stages of the stage that holds the layer; kNone if none does.
-  [[nodiscard]] int forward_stage(LayerId layer) const { return forward_stage_[static_cast<std::size_t>(layer)]; }
-  [[nodiscard]] int backward_stage(LayerId layer) const { return backward_stage_[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] int forward_stage(LayerId layer) const { return forward_stage_[at(layer)]; }
+  [[nodiscard]] int backward_stage(LayerId layer) const { return backward_stage_[at(layer)]; }
 
  private:
   struct StageAccess {

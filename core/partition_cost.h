@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/cluster.h"
+#include "core/index.h"
 #include "core/profile.h"
 
 /// What a worker's share of a chain costs, before any plan exists: the figures
@@ -79,8 +80,8 @@ class PartitionCost {
   [[nodiscard]] double link_s(double bytes) const { return bytes / bandwidth_bytes_per_s_; }
 
   /// Compute of forward layers [0, end) or backward layers [0, end) [s at speed 1], 1/M of the update included.
-  [[nodiscard]] double forward_prefix_s(LayerId end) const { return forward_s_[static_cast<std::size_t>(end)]; }
-  [[nodiscard]] double backward_prefix_s(LayerId end) const { return backward_s_[static_cast<std::size_t>(end)]; }
+  [[nodiscard]] double forward_prefix_s(LayerId end) const { return forward_s_[at(end)]; }
+  [[nodiscard]] double backward_prefix_s(LayerId end) const { return backward_s_[at(end)]; }
 
  private:
   friend class ShareTally;

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/index.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -61,7 +62,7 @@ void validate_instruction(const Plan& plan, const Instruction& instruction, cons
   if (names_stage) check_index(place + ": stage", instruction.stage, plan.stages.size());
   if (names_transfer) {
     check_index(place + ": transfer", instruction.transfer, plan.transfers.size());
-    has_microbatch = plan.transfers[static_cast<std::size_t>(instruction.transfer)].payload != Payload::weights;
+    has_microbatch = plan.transfers[at(instruction.transfer)].payload != Payload::weights;
   }
   if (has_microbatch)
     check_index(place + ": micro-batch", instruction.microbatch, static_cast<std::size_t>(plan.microbatches));
@@ -154,7 +155,7 @@ bool owns(Rank rank, const Stage& stage) {
 }
 
 std::string layer_names(const Plan& plan, const Stage& stage) {
-  const auto name = [&](LayerId layer) { return plan.profile.model.layers[static_cast<std::size_t>(layer)].name; };
+  const auto name = [&](LayerId layer) { return plan.profile.model.layers[at(layer)].name; };
   const std::string first = name(stage.layers.front());
   return stage.layers.size() == 1 ? first : text(first, " to ", name(stage.layers.back()));
 }
@@ -225,7 +226,7 @@ void validate(const Plan& plan) {
 
 std::string cell(const Plan& plan, const Instruction& instruction) {
   const auto stage_cell = [&](const char* letter) {
-    const int index = plan.stages[static_cast<std::size_t>(instruction.stage)].index;
+    const int index = plan.stages[at(instruction.stage)].index;
     return instruction.microbatch == kNone ? text(letter, index) : text(index, letter, instruction.microbatch);
   };
   const auto transfer_cell = [&](const char* sign) {

@@ -8,19 +8,11 @@
 
 #include "core/cost_model.h"
 #include "core/index.h"
+#include "core/statistics.h"
 #include "core/text.h"
 
 namespace sluice {
 namespace {
-
-/// Nearest rank: the smallest value that at least `share` of all do not exceed.
-double quantile(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
-  const auto position = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
-  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(position, 1) - 1);
-  std::nth_element(values.begin(), nth, values.end());
-  return *nth;
-}
 
 /// Steps that are no warm-up: all but the first, unless it is the only one.
 template <typename Row>
@@ -40,31 +32,36 @@ void add_steps(Figures& figures, const RunResults& results) {
   figures.last_loss = steps.back().loss;
   std::vector<double> durations;
   for (const StepRecord& step : warm(steps)) durations.push_back(step.duration_s);
-  figures.step_median_s = quantile(durations, 0.5);
+  figures.step_median_s = median(durations);
   figures.step_p95_s = quantile(durations, 0.95);
   const Plan& plan = results.header.plan;
   const auto batch = static_cast<double>(plan.microbatches * plan.profile.model.microbatch);
   if (figures.step_median_s > 0) figures.images_per_s = batch / figures.step_median_s;
 }
 
-/// Sums over the warm steps of one rank.
+/// Sums over the steps of one rank.
 struct RankSums {
+  std::int64_t steps = 0;
   std::int64_t duration_ns = 0, compute_ns = 0, update_ns = 0, load_ns = 0, communication_ns = 0, wait_ns = 0;
+  LinkBytes sent_bytes{};
+  std::int64_t peak_memory_bytes = 0;  ///< the largest
 };
 
-RankSums sums_of(const std::vector<RankStep>& steps, Rank rank, RankFigures& figures) {
-  RankSums sums;
+std::vector<RankSums> sums_by_rank(const std::vector<RankStep>& steps, std::size_t ranks) {
+  std::vector<RankSums> all(ranks);
   for (const RankStep& step : steps) {
-    if (step.rank != rank) continue;
+    RankSums& sums = all[at(step.rank)];
+    ++sums.steps;
     sums.duration_ns += step.duration_ns;
     sums.compute_ns += step.compute_ns;
     sums.update_ns += step.update_ns;
     sums.load_ns += step.load_ns;
     sums.communication_ns += step.communication_ns;
     sums.wait_ns += step.wait_ns;
-    figures.peak_memory_bytes = std::max(figures.peak_memory_bytes, step.peak_memory_bytes);
+    for (std::size_t link = 0; link < sums.sent_bytes.size(); ++link) sums.sent_bytes[link] += step.sent_bytes[link];
+    sums.peak_memory_bytes = std::max(sums.peak_memory_bytes, step.peak_memory_bytes);
   }
-  return sums;
+  return all;
 }
 
 void add_prediction(RankFigures& figures, const RunHeader& header) {
@@ -78,11 +75,12 @@ void add_prediction(RankFigures& figures, const RunHeader& header) {
 }
 
 void add_ranks(Figures& figures, const RunResults& results) {
-  const std::vector<RankStep> steps = warm(results.tables.ranks);
+  const std::vector<RankSums> all = sums_by_rank(warm(results.tables.ranks), results.header.places.size());
   std::int64_t computing_ns = 0, available_ns = 0;
-  for (Rank rank = 0; rank < std::ssize(results.header.plan.cluster.ranks); ++rank) {
+  for (Rank rank = 0; rank < std::ssize(all); ++rank) {
     RankFigures row{.rank = rank, .host = results.header.places[at(rank)].host};
-    const RankSums sums = sums_of(steps, rank, row);
+    const RankSums& sums = all[at(rank)];
+    row.peak_memory_bytes = sums.peak_memory_bytes;
     const auto share = [&](std::int64_t part_ns) {
       return sums.duration_ns > 0 ? static_cast<double>(part_ns) / static_cast<double>(sums.duration_ns) : 0;
     };
@@ -100,25 +98,17 @@ void add_ranks(Figures& figures, const RunResults& results) {
   if (available_ns > 0) figures.bubble = 1 - static_cast<double>(computing_ns) / static_cast<double>(available_ns);
 }
 
-/// Rank by rank, since a killed run may lack the last steps of some.
-double mean_sent_bytes(const std::vector<RankStep>& steps, Rank rank, std::size_t link) {
-  std::int64_t bytes = 0, count = 0;
-  for (const RankStep& step : steps) {
-    if (step.rank != rank) continue;
-    bytes += step.sent_bytes[link];
-    ++count;
-  }
-  return count > 0 ? static_cast<double>(bytes) / static_cast<double>(count) : 0;
-}
-
 void add_traffic(Figures& figures, const RunResults& results) {
+  const std::vector<RankSums> all = sums_by_rank(results.tables.ranks, results.header.places.size());
   for (const LinkKind link : {LinkKind::intra_node, LinkKind::inter_node}) {
     TrafficFigures row{.link = link};
     const auto index = static_cast<std::size_t>(link);
     for (const RankTimeline& rank : results.header.predicted.ranks)
       row.predicted_bytes += static_cast<double>(rank.sent_bytes[index]);
-    for (Rank rank = 0; rank < std::ssize(results.header.plan.cluster.ranks); ++rank)
-      row.measured_bytes += mean_sent_bytes(results.tables.ranks, rank, index);
+    // Means rank by rank, since a killed run may lack the last steps of some.
+    for (const RankSums& sums : all)
+      if (sums.steps > 0)
+        row.measured_bytes += static_cast<double>(sums.sent_bytes[index]) / static_cast<double>(sums.steps);
     figures.traffic.push_back(row);
   }
 }
@@ -168,7 +158,7 @@ void add_stages(Figures& figures, const RunResults& results) {
                               layer_names(plan, stage),
                               {work.ranks.begin(), work.ranks.end()},
                               work.sum_s / work.count,
-                              quantile(durations, 0.5),
+                              median(durations),
                               std::ssize(durations)});
   }
 }

@@ -7,6 +7,7 @@
 
 #include "core/cost_model.h"
 #include "core/error.h"
+#include "core/statistics.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -14,12 +15,6 @@ namespace {
 
 constexpr std::int64_t kSmallRange = 64;  // times the smallest size
 constexpr std::int64_t kLargeRange = 16;  // times below the largest size
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 void check_samples(std::span<const LinkSample> samples) {
   if (samples.empty()) throw runtime_fault("no messages were measured");

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/statistics.h"
 #include "core/text.h"
 #include "runtime/comm/link_fit.h"
 
@@ -45,9 +46,7 @@ double message_seconds(Communicator& communicator, Edge pair, std::vector<std::b
     send_along(communicator, {pair.to, pair.from}, data, bytes);
     if (round >= 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / 2);
   }
-  const auto middle = seconds.begin() + std::ssize(seconds) / 2;
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return median(std::move(seconds));
 }
 
 /// Seconds by pair and size, pair after pair, at all ranks.

@@ -21,8 +21,9 @@ enum Quantity : std::size_t { kForward, kBackwardInput, kBackwardWeight, kUpdate
 /// One number per layer and quantity, layer by layer.
 using Figures = std::vector<std::array<double, kQuantities>>;
 
-/// The value below which `share` of the sorted values lie, interpolated between neighbours.
-double quantile(const std::vector<double>& sorted, double share) {
+/// The value below which `share` of the sorted values lie, interpolated between neighbours: of two
+/// ranks neither alone is to decide.
+double interpolated(const std::vector<double>& sorted, double share) {
   const double position = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(position);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
@@ -146,8 +147,8 @@ std::vector<double> summarise(const std::vector<Figures>& sweeps) {
       std::vector<double> samples;
       for (const Figures& figures : sweeps) samples.push_back(figures[layer][quantity]);
       std::sort(samples.begin(), samples.end());
-      summary.push_back(quantile(samples, 0.5));
-      summary.push_back(quantile(samples, 0.75) - quantile(samples, 0.25));
+      summary.push_back(interpolated(samples, 0.5));
+      summary.push_back(interpolated(samples, 0.75) - interpolated(samples, 0.25));
     }
   return summary;
 }
@@ -159,7 +160,7 @@ std::vector<double> median_over_ranks(Communicator& comm, const std::vector<doub
     std::vector<double> samples;
     for (std::size_t j = i; j < all.size(); j += mine.size()) samples.push_back(all[j]);
     std::sort(samples.begin(), samples.end());
-    medians.push_back(quantile(samples, 0.5));
+    medians.push_back(interpolated(samples, 0.5));
   }
   return medians;
 }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/statistics.h"
 #include "core/text.h"
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/log.h"
@@ -33,12 +34,6 @@ AgreedSums agree(Communicator& comm, const ProgramRun& run) {
   if (run.owns_loss) values = {finite ? run.loss_sum : 0, static_cast<double>(run.correct), values[2]};
   comm.all_max(values);
   return {.loss_sum = values[0], .correct = values[1], .finite = values[2] == 0};
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace
