@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -24,20 +24,28 @@ constexpr std::array kKindNames{
     std::pair{LayerKind::softmax_cross_entropy, "softmax_cross_entropy"},
 };
 
+void require_size(const std::string& what, std::int64_t bytes) {
+  if (bytes < 0 || bytes > kMostBytes)
+    throw bad_input(text(what, " take ", bytes, " bytes, expected 0 to ", kMostBytes));
+}
+
 void validate_layer(const Layer& layer) {
   if (layer.name.empty()) throw bad_input("a layer has no name");
   for (const std::int64_t attribute : {layer.kernel, layer.stride, layer.padding})
-    if (attribute < 0) throw bad_input(text("layer ", layer.name, ": window attribute ", attribute, " is negative"));
+    if (attribute < 0 || attribute > kMostBytes)
+      throw bad_input(text("layer ", layer.name, ": window attribute ", attribute, " is not in 0 to ", kMostBytes));
   if (!(layer.dropout_probability >= 0 && layer.dropout_probability < 1))
     throw bad_input(
         text("layer ", layer.name, ": dropout probability ", layer.dropout_probability, " is not in [0, 1)"));
   for (const auto& shape : {layer.input_shape, layer.output_shape})
     for (const std::int64_t extent : shape)
-      if (extent < 1) throw bad_input(text("layer ", layer.name, ": extent ", extent, " of its shape is below 1"));
+      if (extent < 1 || extent > kMostBytes)
+        throw bad_input(text("layer ", layer.name, ": extent ", extent, " of its shape is not in 1 to ", kMostBytes));
   for (const Parameter& parameter : layer.parameters)
     for (const std::int64_t extent : parameter.shape)
       if (extent < 1)
         throw bad_input(text("layer ", layer.name, ": parameter ", parameter.name, " has extent ", extent));
+  require_size("the parameters of layer " + layer.name, parameter_bytes(layer));
 }
 
 /// `self_allowed`: a backward may read what its own layer's forward made.
@@ -57,6 +65,27 @@ void validate_reads(const Model& model, LayerId layer, const std::vector<TensorI
           text("layer ", name, ": ", work, " reads tensor ", t.name, " of layer ",
                model.layers[static_cast<std::size_t>(t.producer)].name,
                ", which does not come before it: the edges have a cycle or the layers are not in topological order"));
+  }
+}
+
+/// Buffers and messages are as large as the table of tensors says, kernels read and write what the shapes say.
+void validate_sizes(const Model& model) {
+  const auto require = [&](const Tensor& tensor, const Layer& layer, const Shape& shape) {
+    const std::int64_t elements = tensor.kind == TensorKind::labels ? 1 : element_count(shape);
+    const std::int64_t bytes =
+        saturating_product(model.microbatch, saturating_product(elements, bytes_of(tensor.element_type)));
+    if (tensor.bytes != bytes)
+      throw bad_input(text("tensor ", tensor.name, " of layer ", layer.name, " has ", tensor.bytes,
+                           " bytes, but its shape makes ", bytes, ": profile the model anew"));
+  };
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const Layer& layer = model.layers[l];
+    if (layer.kind == LayerKind::foreign) continue;
+    for (const TensorId read : model.needs[l].forward)
+      require(model.tensors[static_cast<std::size_t>(read)], layer, layer.input_shape);
+    for (const Tensor& tensor : model.tensors)
+      if (tensor.producer == static_cast<LayerId>(l) && tensor.kind == TensorKind::output)
+        require(tensor, layer, layer.output_shape);
   }
 }
 
@@ -117,8 +146,10 @@ LayerKind layer_kind_from(const std::string& name) {
 
 std::int64_t parameter_bytes(const Layer& layer) {
   std::int64_t count = 0;
-  for (const Parameter& parameter : layer.parameters) count += element_count(parameter.shape);
-  return count * bytes_of(ElementType::float32);
+  for (const Parameter& parameter : layer.parameters)
+    if (__builtin_add_overflow(count, element_count(parameter.shape), &count))
+      return std::numeric_limits<std::int64_t>::max();
+  return saturating_product(count, bytes_of(ElementType::float32));
 }
 
 std::vector<std::vector<TensorId>> tensors_by_producer(const Model& model) {
@@ -190,7 +221,7 @@ void validate(const Model& model) {
   }
   for (const Tensor& tensor : model.tensors) {
     const bool from_dataset = tensor.kind == TensorKind::input || tensor.kind == TensorKind::labels;
-    if (tensor.bytes < 0) throw bad_input(text("tensor ", tensor.name, ": ", tensor.bytes, " bytes"));
+    require_size("the values of tensor " + tensor.name, tensor.bytes);
     if (tensor.producer < kDataset || tensor.producer >= std::ssize(model.layers) ||
         from_dataset != (tensor.producer == kDataset))
       throw bad_input(text("tensor ", tensor.name, ": producer ", tensor.producer, " does not fit its kind or the ",
@@ -202,6 +233,7 @@ void validate(const Model& model) {
     validate_reads(model, layer, needs.backward_input, "backward-input", true);
     validate_reads(model, layer, needs.backward_weight, "backward-weight", true);
   }
+  validate_sizes(model);
 }
 
 }  // namespace sluice

@@ -95,7 +95,11 @@ struct Model {
   bool operator==(const Model&) const = default;
 };
 
-/// Bytes of one layer's parameters (float32 masters).
+/// The most that one tensor, or one layer's parameters, may take [B]: 1 PiB.
+/// Sums over layers, micro-batches and ranks then stay far from overflow.
+inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+
+/// Bytes of one layer's parameters (float32 masters), saturating.
 [[nodiscard]] std::int64_t parameter_bytes(const Layer& layer);
 
 /// Tensors that `layer` produces, outputs before auxiliaries.
@@ -111,8 +115,9 @@ struct Model {
 /// of micro-batch size and element types. FNV-1a, 64 bits.
 [[nodiscard]] std::uint64_t fingerprint(const Model& model);
 
-/// Checks ranges, unique names, one entry of needs per layer, and that every
-/// tensor is produced before it is read (no cycles).
+/// Checks ranges, unique names, one entry of needs per layer, that every tensor
+/// is produced before it is read (no cycles), and that the tensors which layers
+/// with kernels read and make are as large as the layers' shapes say.
 /// @throws Error (bad input) naming layer, tensor and value.
 void validate(const Model& model);
 

@@ -35,7 +35,12 @@ struct Profile {
   bool operator==(const Profile&) const = default;
 };
 
-/// Checks the model, one cost per layer, and that all figures are finite and not negative.
+/// Longer than any work or update takes [s]: two weeks. Simulated times in nanoseconds stay far from overflow.
+inline constexpr double kMostSeconds = 1e6;
+
+/// Checks the model, one cost per layer, that figures are not negative and not
+/// beyond kMostSeconds or kMostBytes, and that layers with kernels cost the
+/// parameter bytes that they have.
 /// @throws Error (bad input) naming layer, quantity and value.
 void validate(const Profile& profile);
 

@@ -1,16 +1,24 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace sluice {
 
 using Shape = std::vector<std::int64_t>;  ///< row-major extents
 
-/// Product of the extents; 1 for a scalar's empty shape.
+/// Product of two numbers that are not negative; 2^63 - 1 stands for all that is larger.
+/// Extents come from files and options: whoever limits a size must see that it is too large.
+[[nodiscard]] inline std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max() : product;
+}
+
+/// Product of the extents, saturating; 1 for a scalar's empty shape.
 [[nodiscard]] inline std::int64_t element_count(const Shape& shape) {
   std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
+  for (const std::int64_t extent : shape) count = saturating_product(count, extent);
   return count;
 }
 

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
+#include "runtime/nn/model_builder.h"
 
 namespace sluice {
 namespace {
@@ -55,27 +56,18 @@ void require_chain(const Model& model) {
                            " layers: training knows one each"));
 }
 
-/// Buffers and messages are as large as the tables say, kernels write what the shapes say.
-void require_matching_sizes(const Profile& profile) {
-  const Model& model = profile.model;
-  const auto require = [](const std::string& what, std::int64_t actual, const std::string& where, std::int64_t stated) {
-    if (actual != stated) throw bad_input(text(what, ", ", where, " says ", stated, ": profile the model anew"));
+/// Kernels find every tensor that they touch, as large as they think it is.
+void require_tables_of_layers(const Model& model) {
+  const Model expected = rebuilt(model);
+  const auto refuse = [](const std::string& what) {
+    throw bad_input(text(what, " not what the model's layers make of it: profile the model anew"));
   };
-  const auto require_tensor = [&](TensorId id, const Layer& layer, const Shape& shape) {
-    const Tensor& tensor = model.tensors[at(id)];
-    const std::int64_t elements = tensor.kind == TensorKind::labels ? 1 : element_count(shape);
-    const std::int64_t bytes = model.microbatch * elements * bytes_of(tensor.element_type);
-    require(text("tensor ", tensor.name, " of layer ", layer.name, " takes ", bytes, " B"), bytes, "the model",
-            tensor.bytes);
-  };
-  const auto made = tensors_by_producer(model);
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    const Layer& layer = model.layers[l];
-    require(text("layer ", layer.name, " has ", parameter_bytes(layer), " B of parameters"), parameter_bytes(layer),
-            "its profile", profile.costs[l].parameter_bytes);
-    for (const TensorId tensor : model.needs[l].forward) require_tensor(tensor, layer, layer.input_shape);
-    require_tensor(made[l].front(), layer, layer.output_shape);
-  }
+  for (std::size_t l = 0; l < model.layers.size(); ++l)
+    if (expected.layers[l].input_shape != model.layers[l].input_shape || expected.needs[l] != model.needs[l])
+      refuse(text("what layer ", model.layers[l].name, " takes and needs is"));
+  if (expected.tensors.size() != model.tensors.size()) refuse("the number of tensors is");
+  for (std::size_t t = 0; t < model.tensors.size(); ++t)
+    if (expected.tensors[t] != model.tensors[t]) refuse(text("tensor ", model.tensors[t].name, " is"));
 }
 
 }  // namespace
@@ -83,7 +75,7 @@ void require_matching_sizes(const Profile& profile) {
 void require_executable(const Plan& plan) {
   if (plan.profile.model.microbatch < 1) throw bad_input("the plan's model has no micro-batch size");
   require_chain(plan.profile.model);
-  require_matching_sizes(plan.profile);
+  require_tables_of_layers(plan.profile.model);
   for (const ElementType type : {plan.compute_type, plan.boundary_type, plan.master_type})
     if (type != ElementType::float32) throw bad_input("the plan asks for an element type other than float32");
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage)

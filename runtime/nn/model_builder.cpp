@@ -41,6 +41,34 @@ std::string describe(const Layer& layer) {
   return "";
 }
 
+/// A layer whose shapes have been checked.
+void add(ModelBuilder& builder, const Layer& layer) {
+  const std::int64_t out = layer.output_shape[0];
+  switch (layer.kind) {
+    case LayerKind::convolution:
+      builder.convolution(layer.name, out, layer.kernel, layer.stride, layer.padding);
+      break;
+    case LayerKind::max_pool:
+      builder.max_pool(layer.name, layer.kernel, layer.stride, layer.padding);
+      break;
+    case LayerKind::average_pool:
+      builder.average_pool(layer.name, layer.kernel, layer.stride, layer.padding);
+      break;
+    case LayerKind::relu:
+      builder.relu(layer.name);
+      break;
+    case LayerKind::dropout:
+      builder.dropout(layer.name, layer.dropout_probability);
+      break;
+    case LayerKind::linear:
+      builder.linear(layer.name, out);
+      break;
+    case LayerKind::softmax_cross_entropy:
+    case LayerKind::foreign:
+      break;
+  }
+}
+
 }  // namespace
 
 ModelBuilder::ModelBuilder(std::string name, ImageShape image, std::int64_t classes, std::int64_t microbatch)
@@ -158,7 +186,8 @@ void ModelBuilder::add_auxiliary(const char* what, ElementType type, std::int64_
 }
 
 TensorId ModelBuilder::add_tensor(Tensor tensor, std::int64_t elements_per_sample) {
-  tensor.bytes = model_.microbatch * elements_per_sample * bytes_of(tensor.element_type);
+  tensor.bytes =
+      saturating_product(model_.microbatch, saturating_product(elements_per_sample, bytes_of(tensor.element_type)));
   model_.tensors.push_back(std::move(tensor));
   return next_tensor() - 1;
 }
@@ -169,6 +198,20 @@ Model with_microbatch(Model model, std::int64_t microbatch) {
   for (Tensor& tensor : model.tensors) tensor.bytes = tensor.bytes / model.microbatch * microbatch;
   model.microbatch = microbatch;
   return model;
+}
+
+Model rebuilt(const Model& model) {
+  for (const Layer& layer : model.layers) check_shapes(layer);
+  const Shape& image = model.layers.front().input_shape;
+  if (image.size() != 3) throw bad_input(text("layer ", model.layers.front().name, " does not take images (C, H, W)"));
+  ModelBuilder builder(model.name, {image[0], image[1], image[2]}, model.classes, model.microbatch);
+  const Layer& last = model.layers.back();
+  for (const Layer& layer : model.layers) {
+    if ((layer.kind == LayerKind::softmax_cross_entropy) != (&layer == &last))
+      throw bad_input(text("layer ", layer.name, ": a model ends with its loss, and has no other"));
+    if (&layer != &last) add(builder, layer);
+  }
+  return builder.softmax_cross_entropy(last.name);
 }
 
 double flops(const Layer& layer) {

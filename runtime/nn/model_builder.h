@@ -51,6 +51,10 @@ class ModelBuilder {
 /// @throws Error (bad input) if either size is below 1 (a foreign profile does not know its own).
 [[nodiscard]] Model with_microbatch(Model model, std::int64_t microbatch);
 
+/// The chain of the same layers as ModelBuilder makes it: tensors and needs follow from them.
+/// @throws Error (bad input) naming the layer that cannot be run or does not fit the one before it.
+[[nodiscard]] Model rebuilt(const Model& model);
+
 /// Floating-point operations of one sample's forward pass: 2 per multiply-add;
 /// 0 for layers that do no arithmetic worth counting. Each of the two backward
 /// works of a convolution or linear layer costs as much.

@@ -278,12 +278,15 @@ TEST_F(SluiceRun, refuses_what_it_cannot_run_by_name) {
                  "has a recompute");
 }
 
-TEST_F(SluiceRun, refuses_a_model_that_does_not_match_its_profile) {
+TEST_F(SluiceRun, refuses_a_model_whose_tensors_do_not_follow_from_its_layers) {
   Plan other = two_rank_plan();
-  other.profile.costs[0].parameter_bytes += 4;
+  std::vector<Tensor>& tensors = other.profile.model.tensors;
+  const auto places = std::find_if(tensors.begin(), tensors.end(), [](auto& t) { return t.name == "pool1/places"; });
+  ASSERT_NE(places, tensors.end());
+  places->bytes /= 2;
   write_plan(file("plan.h5"), other);
   expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
-                 "layer conv1 has 380 B of parameters, its profile says 384");
+                 "tensor pool1/places is not what the model's layers make of it");
 }
 
 TEST_F(SluiceRun, refuses_an_output_that_cannot_be_written_before_it_trains) {
