@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <ostream>
@@ -60,6 +61,7 @@ void store_config(const po::options_description& table, po::variables_map& value
   if (!file) throw bad_input(text(path, ": cannot be opened for reading"));
   // One file may serve all commands: options of others are not an error.
   po::store(po::parse_config_file(file, table, true), values);
+  if (file.bad()) throw bad_input(text(path, ": cannot be read, it may be a folder"));
 }
 
 }  // namespace
@@ -97,8 +99,10 @@ std::string command_line(const std::string& command, const Words& words) {
   return line;
 }
 
-void require_at_least(const std::string& option, double value, double least) {
-  if (!(value >= least)) throw usage_error(text("--", option, " is ", value, ", expected at least ", least));
+void require_within(const std::string& option, double value, double least, double most) {
+  if (value >= least && value <= most) return;
+  throw usage_error(text("--", option, " is ", value, ", expected ",
+                         std::isfinite(most) ? text(least, " to ", most) : text("at least ", least)));
 }
 
 int choice(const po::variables_map& values, const std::string& name, const std::vector<std::string>& choices) {

@@ -2,6 +2,7 @@
 
 #include <boost/program_options.hpp>
 #include <iosfwd>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -39,8 +40,9 @@ template <typename T>
   return values[name].as<T>();
 }
 
-/// @throws Error (usage) naming option, value and limit if the value is below `least` or no number
-void require_at_least(const std::string& option, double value, double least);
+/// @throws Error (usage) naming option, value and limits if the value is not in [least, most]
+void require_within(const std::string& option, double value, double least,
+                    double most = std::numeric_limits<double>::infinity());
 
 /// One of `choices`, by name.
 /// @throws Error (usage) naming the option, the value and the choices

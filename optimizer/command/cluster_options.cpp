@@ -17,23 +17,31 @@ constexpr double kAssumedLatencyUs = 1;
 const std::vector<std::string> kDescriptions{"nodes",    "ranks-per-node", "intra-gbps", "inter-gbps",
                                              "intra-us", "inter-us",       "memory-gib"};
 
-double positive(const po::variables_map& values, const std::string& name, double otherwise) {
-  const double value = optional_value<double>(values, name).value_or(otherwise);
-  if (!(value > 0)) throw usage_error(text("--", name, " is ", value, ", expected more than 0"));
-  return value;
-}
+/// Limits far outside of what machines have, so that sums of times and bytes stay far from overflow.
+constexpr int kMostRanks = 100'000;
+constexpr double kLeastGbps = 1e-6;
+constexpr double kMostLatencyUs = 1e9;
+constexpr double kLeastGib = 1e-9, kMostGib = 1e9;
 
 int count(const po::variables_map& values, const std::string& name, int otherwise) {
   const int value = optional_value<int>(values, name).value_or(otherwise);
-  if (value < 1) throw usage_error(text("--", name, " is ", value, ", expected at least 1"));
+  require_within(name, value, 1, kMostRanks);
   return value;
 }
 
 LinkClass link(const po::variables_map& values, const std::string& where) {
   const double latency_us = optional_value<double>(values, where + "-us").value_or(kAssumedLatencyUs);
-  if (!(latency_us >= 0)) throw usage_error(text("--", where, "-us is ", latency_us, ", expected at least 0"));
-  return {.latency_s = latency_us * 1e-6,
-          .bandwidth_bytes_per_s = positive(values, where + "-gbps", kAssumedGbps) * 1e9 / 8};
+  const double gbps = optional_value<double>(values, where + "-gbps").value_or(kAssumedGbps);
+  require_within(where + "-us", latency_us, 0, kMostLatencyUs);
+  require_within(where + "-gbps", gbps, kLeastGbps);
+  return {.latency_s = latency_us * 1e-6, .bandwidth_bytes_per_s = gbps * 1e9 / 8};
+}
+
+std::int64_t memory_bytes(const po::variables_map& values) {
+  const auto gib = optional_value<double>(values, "memory-gib");
+  if (!gib) return kUnlimitedMemory;
+  require_within("memory-gib", *gib, kLeastGib, kMostGib);
+  return static_cast<std::int64_t>(*gib * (std::int64_t{1} << 30));
 }
 
 Cluster from_file(const po::variables_map& values) {
@@ -70,15 +78,13 @@ ChosenCluster from_options(const po::variables_map& values) {
     throw usage_error("give --cluster, or --ranks, or --nodes and --ranks-per-node");
   int nodes = count(values, "nodes", 1);
   const int ranks_per_node = count(values, "ranks-per-node", std::max(1, count(values, "ranks", nodes) / nodes));
+  require_within("nodes x --ranks-per-node", static_cast<double>(nodes) * ranks_per_node, 1, kMostRanks);
   const int ranks = count(values, "ranks", nodes * ranks_per_node);
   if (values.count("nodes") == 0 && ranks % ranks_per_node == 0) nodes = ranks / ranks_per_node;
   if (ranks != nodes * ranks_per_node)
     throw usage_error(text("--ranks is ", ranks, ", but ", nodes, " nodes with ", ranks_per_node, " ranks each have ",
                            nodes * ranks_per_node));
-  std::int64_t memory = kUnlimitedMemory;
-  if (values.count("memory-gib") > 0)
-    memory = static_cast<std::int64_t>(positive(values, "memory-gib", 1) * (std::int64_t{1} << 30));
-  return {uniform_cluster(nodes, ranks_per_node, link(values, "intra"), link(values, "inter"), memory),
+  return {uniform_cluster(nodes, ranks_per_node, link(values, "intra"), link(values, "inter"), memory_bytes(values)),
           assumption(values, nodes, ranks_per_node)};
 }
 

@@ -20,6 +20,9 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+/// Each makes instructions by the dozen: beyond this the limit of a plan's file is in sight.
+constexpr double kMostMicrobatches = 1e6;
+
 CommandSyntax syntax() {
   CommandSyntax syntax{"sluice optimize --profile PROFILE [--cluster CLUSTER] --ranks N -o PLAN [options]",
                        po::options_description("options", 100),
@@ -60,7 +63,7 @@ std::optional<std::vector<int>> cuts_from(const po::variables_map& values, const
 
 PlannerRequest request_from(const po::variables_map& values, const Profile& profile, const Cluster& cluster) {
   const int microbatches = values["microbatches"].as<int>();
-  if (microbatches < 1) throw usage_error(text("--microbatches is ", microbatches, ", expected at least 1"));
+  require_within("microbatches", microbatches, 1, kMostMicrobatches);
   (void)choice(values, "schedule", {"sequential", "gpipe", "1f1b"});
   const int method = choice(values, "method", {"auto", "dp", "exhaustive"});
   return {.search = {.profile = profile,
@@ -123,7 +126,7 @@ int optimize_command(const Words& words) {
   if (!parsed) return static_cast<int>(ExitCode::done);
   const po::variables_map& values = *parsed;
   const std::string& output = values["output"].as<std::string>();
-  check_writable(output);
+  check_writable(output, kPlanSchema);
   const Profile profile = read_profile(values["profile"].as<std::string>());
   const ChosenCluster chosen = cluster_from(values);
   if (!chosen.assumption.empty()) std::cerr << "sluice: " << chosen.assumption << std::endl;

@@ -32,8 +32,9 @@ BottleneckObjective::BottleneckObjective(const PartitionCost& cost, int workers,
   std::vector<double> speeds;
   speed_.resize(at(ranks()) + 1, {0});
   for (Rank rank = ranks() - 1; rank >= 0; --rank) {
-    speeds.push_back(cost.cluster().ranks[at(rank)].speed);
-    std::sort(speeds.begin(), speeds.end(), std::greater<>());
+    const double own = cost.cluster().ranks[at(rank)].speed;
+    speeds.insert(std::upper_bound(speeds.begin(), speeds.end(), own, std::greater<>()), own);
+    if (std::ssize(speeds) > workers) speeds.pop_back();  // no more ever work at once
     for (const double speed : speeds) speed_[at(rank)].push_back(speed_[at(rank)].back() + speed);
   }
   for (const RankSpec& rank : cost.cluster().ranks)

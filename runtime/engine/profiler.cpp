@@ -4,11 +4,13 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/hash.h"
 #include "core/philox.h"
+#include "runtime/engine/agreement.h"
 #include "runtime/engine/clock.h"
 #include "runtime/nn/layer_runtime.h"
 #include "runtime/nn/model_builder.h"
@@ -82,9 +84,10 @@ class Sweeper {
       const std::size_t count = static_cast<std::size_t>(tensor(t).bytes) / 4;
       std::vector<float> pixels(count);
       std::vector<std::int32_t> labels(count);
-      for (std::uint32_t i = 0; i < count; ++i) {
-        pixels[i] = 2 * uniform01(philox({i, sweeps_, 0, 0}, key)[0]) - 1;
-        labels[i] = static_cast<std::int32_t>(i % static_cast<std::uint32_t>(model_.classes));
+      for (std::size_t i = 0; i < count; ++i) {
+        const PhiloxCounter counter{static_cast<std::uint32_t>(i), sweeps_, static_cast<std::uint32_t>(i >> 32), 0};
+        pixels[i] = 2 * uniform01(philox(counter, key)[0]) - 1;
+        labels[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(model_.classes));
       }
       const void* source = tensor(t).kind == TensorKind::labels ? static_cast<const void*>(labels.data())
                                                                 : static_cast<const void*>(pixels.data());
@@ -174,11 +177,12 @@ int most_ranks_on_a_node(const Communicator& comm) {
 }  // namespace
 
 Profile measure_profile(Communicator& comm, Device& device, const Model& model, const ProfilerSettings& settings) {
-  Sweeper sweeper(device, model);
+  std::optional<Sweeper> sweeper;
+  collectively(comm, [&] { sweeper.emplace(device, model); });
   std::vector<Figures> sweeps;
   for (int i = 0; i < settings.warm_up + settings.repeats; ++i) {
     comm.barrier();
-    Figures figures = sweeper.sweep();
+    Figures figures = sweeper->sweep();
     if (i >= settings.warm_up) sweeps.push_back(std::move(figures));
   }
   const std::vector<double> figures = median_over_ranks(comm, summarise(sweeps));
@@ -198,8 +202,8 @@ Profile measure_profile(Communicator& comm, Device& device, const Model& model, 
                              .backward_weight_spread_s = own[2 * kBackwardWeight + 1],
                              .update_s = own[2 * kUpdate],
                              .parameter_bytes = parameter_bytes(model.layers[layer]),
-                             .packed_bytes = sweeper.layer(layer).packed_bytes(),
-                             .workspace_bytes = sweeper.layer(layer).workspace_bytes(),
+                             .packed_bytes = sweeper->layer(layer).packed_bytes(),
+                             .workspace_bytes = sweeper->layer(layer).workspace_bytes(),
                              .flops = flops(model.layers[layer]) * static_cast<double>(model.microbatch)});
   }
   return profile;

@@ -19,6 +19,7 @@ struct ProfilerSettings {
 /// time, since they share memory bandwidth and clock; per layer the median and
 /// the interquartile range over the sweeps, then the median over the ranks.
 /// Collective; every rank returns the same profile.
+/// @throws AgreedError if a rank lacks the memory or a kernel
 [[nodiscard]] Profile measure_profile(Communicator& comm, Device& device, const Model& model,
                                       const ProfilerSettings& settings);
 

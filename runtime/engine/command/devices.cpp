@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include "core/command/options.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "runtime/device/fake/fake_device.h"
@@ -10,7 +11,7 @@
 namespace sluice {
 
 std::unique_ptr<Device> create_device(const std::string& name, int threads, std::uint64_t seed) {
-  if (threads < 1) throw usage_error(text("--threads is ", threads, ", expected at least 1"));
+  require_within("threads", threads, 1, 1024);  // OpenMP starts as many as it is told, or hangs over it
   omp_set_num_threads(threads);
   if (name == "host") return create_host_device();
   if (name == "fake") return create_fake_device(create_host_device(), {.seed = seed});
