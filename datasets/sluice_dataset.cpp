@@ -49,7 +49,7 @@ void require_same_kind(const Options& options, const ImageKind& train, const Ima
 }
 
 void convert(const Options& options, const Provenance& provenance) {
-  check_writable(options.output);
+  check_writable(options.output, kDatasetSchema);
   const IdxPart train =
       read_labelled_idx(options.train_images, options.train_labels, options.padding, options.limit_train);
   const IdxPart test = read_labelled_idx(options.test_images, options.test_labels, options.padding, options.limit_test);

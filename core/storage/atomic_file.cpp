@@ -41,9 +41,12 @@ void sync(const std::string& path, int flags) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  if (path_.empty()) throw bad_input("the name of the output is empty: name a file");
   std::error_code unreadable;  // then creating the temporary says why
   if (std::filesystem::is_directory(path_, unreadable))
     throw bad_input(text(path_, ": is a folder, expected a file to write"));
+  if (std::filesystem::is_other(path_, unreadable))
+    throw bad_input(text(path_, ": is a device or the like, expected a file to write"));
   const int file = open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0)
     throw bad_input(text(path_, ": cannot write into folder ", folder_of(path_), ": ", std::strerror(errno),
@@ -62,7 +65,5 @@ void AtomicFile::commit() {
   committed_ = true;
   sync(folder_of(path_), O_RDONLY | O_DIRECTORY);
 }
-
-void check_writable(const std::string& path) { const AtomicFile probe(path); }
 
 }  // namespace sluice

@@ -11,7 +11,7 @@ class AtomicFile {
  public:
   /// Creates the temporary, empty.
   /// @throws Error (bad input) if the folder does not exist or cannot be written,
-  ///         or if the path is a folder.
+  ///         or if the path is empty, or is something else than a file (a folder, a device).
   explicit AtomicFile(std::string path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -29,9 +29,5 @@ class AtomicFile {
   std::string temporary_;
   bool committed_ = false;
 };
-
-/// Says early that an output cannot be written, before hours are spent on its contents.
-/// @throws Error (bad input)
-void check_writable(const std::string& path);
 
 }  // namespace sluice

@@ -7,8 +7,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kSchema = "sluice/cluster";
-
 template <typename Table>
 void rank_columns(Table table) {
   table.number("node", &RankSpec::node, {"1", "row of the rank's node in nodes"});
@@ -52,13 +50,13 @@ Cluster read_cluster(const GroupReader& group) {
 
 void write_cluster(const std::string& path, const Cluster& cluster, const Provenance& provenance) {
   in_file(path, [&] { validate(cluster); });
-  FileWriter file(path, kSchema, provenance);
+  FileWriter file(path, kClusterSchema, provenance);
   write_cluster(file.root(), cluster);
   file.commit();
 }
 
 Cluster read_cluster(const std::string& path) {
-  Cluster cluster = read_cluster(FileReader(path, kSchema).root());
+  Cluster cluster = read_cluster(FileReader(path, kClusterSchema).root());
   in_file(path, [&] { validate(cluster); });
   return cluster;
 }

@@ -14,8 +14,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kSchema = "sluice/dataset";
-
 void validate(const std::string& path, const ImageKind& kind) {
   if (kind.height < 1 || kind.width < 1 || kind.channels < 1 || kind.classes < 1)
     throw bad_input(text(path, ": images of ", kind.height, " x ", kind.width, " x ", kind.channels, " in ",
@@ -97,7 +95,7 @@ void write_dataset(const std::string& path, const ImageKind& kind, const Labelle
   validate(path + ": test", kind, test);
   if (train.labels.empty()) throw bad_input(text(path, ": the training part has no images"));
   const Statistics pixels = statistics(kind, train.images);
-  FileWriter file(path, kSchema, provenance);
+  FileWriter file(path, kDatasetSchema, provenance);
   const GroupWriter root = file.root();
   root.attribute("height", kind.height);
   root.attribute("width", kind.width);
@@ -111,7 +109,7 @@ void write_dataset(const std::string& path, const ImageKind& kind, const Labelle
 }
 
 DatasetReader::DatasetReader(const std::string& path) : path_(path) {
-  const FileReader file(path, kSchema);
+  const FileReader file(path, kDatasetSchema);
   const GroupReader root = file.root();
   kind_ = {root.integer_attribute<std::int64_t>("height"), root.integer_attribute<std::int64_t>("width"),
            root.integer_attribute<std::int64_t>("channels"), root.integer_attribute<std::int64_t>("classes")};

@@ -10,7 +10,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kSchema = "sluice/plan";
 /// One of op, three of int32.
 constexpr std::int64_t kInstructionBytes = 13;
 
@@ -196,13 +195,13 @@ void write_plan(const std::string& path, const Plan& plan, const Provenance& pro
                 std::int64_t most_instructions) {
   require_at_most(most_instructions, plan, path);
   in_file(path, [&] { validate(plan); });
-  FileWriter file(path, kSchema, provenance);
+  FileWriter file(path, kPlanSchema, provenance);
   write_plan(file.root().group("plan"), plan);
   file.commit();
 }
 
 Plan read_plan(const std::string& path) {
-  Plan plan = read_plan(FileReader(path, kSchema).root().group("plan"));
+  Plan plan = read_plan(FileReader(path, kPlanSchema).root().group("plan"));
   in_file(path, [&] { validate(plan); });
   return plan;
 }

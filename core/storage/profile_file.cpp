@@ -10,8 +10,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kSchema = "sluice/profile";
-
 template <typename Table>
 void layer_columns(Table table) {
   table.string("name", &Layer::name, "unique name");
@@ -137,13 +135,13 @@ Profile read_profile(const GroupReader& group) {
 
 void write_profile(const std::string& path, const Profile& profile, const Provenance& provenance) {
   in_file(path, [&] { validate(profile); });
-  FileWriter file(path, kSchema, provenance);
+  FileWriter file(path, kProfileSchema, provenance);
   write_profile(file.root(), profile);
   file.commit();
 }
 
 Profile read_profile(const std::string& path) {
-  Profile profile = read_profile(FileReader(path, kSchema).root());
+  Profile profile = read_profile(FileReader(path, kProfileSchema).root());
   in_file(path, [&] { validate(profile); });
   return profile;
 }

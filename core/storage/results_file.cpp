@@ -60,13 +60,18 @@ std::vector<fs::path> parts_of(const std::string& path) {
   return parts;
 }
 
-/// Deletes what looks like parts, whole or not, and the folder if nothing else is in it.
-void remove_parts(const std::string& folder) {
+/// Deletes what looks like parts, whole or not. The folder itself stays: it may be locked.
+/// @throws Error (bad input) if something else is in it
+void clear_parts(const std::string& folder) {
   if (!fs::is_directory(folder)) return;
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().filename().string().starts_with(kPartPrefix)) fs::remove(entry.path());
   if (!fs::is_empty(folder))
     throw bad_input(text(folder, ": holds files that are no parts of results: move them away"));
+}
+
+void remove_parts(const std::string& folder) {
+  clear_parts(folder);
   fs::remove(folder);
 }
 
@@ -127,9 +132,29 @@ void validate_header(const std::string& path, const RunHeader& header) {
                            " instructions of rank ", rank, ", its list has ", step.ranks[rank].size()));
 }
 
+/// Steps and durations are not negative, so that sums and differences of them mean something.
+void validate_times(const std::string& path, const RunTables& tables) {
+  const auto refuse = [&](const char* table, std::int64_t step) {
+    throw bad_input(text(path, ": /", table, ": a time of step ", step, ", or the step itself, is out of range"));
+  };
+  const auto are_sane = [](std::initializer_list<std::int64_t> times) {
+    return std::all_of(times.begin(), times.end(), [](std::int64_t t) { return t >= 0 && t <= kNoEnd / 2; });
+  };
+  for (const StepRecord& row : tables.steps)
+    if (row.step < 0 || row.epoch < 0 || row.duration_s < 0) refuse("steps", row.step);
+  for (const RankStep& row : tables.ranks)
+    if (row.step < 0 || !are_sane({row.duration_ns, row.compute_ns, row.update_ns, row.load_ns, row.communication_ns,
+                                   row.wait_ns, row.sent_bytes[0], row.sent_bytes[1], row.received_bytes[0],
+                                   row.received_bytes[1], row.peak_memory_bytes}))
+      refuse("ranks", row.step);
+  for (const InstructionRecord& row : tables.timeline)
+    if (row.step < 0 || !are_sane({row.time.start_ns, row.time.end_ns})) refuse("timeline", row.step);
+}
+
 /// Rows must name ranks and instructions of the header's plan.
 void validate_rows(const std::string& path, const RunHeader& header, const RunTables& tables) {
   const std::size_t ranks = header.plan.cluster.ranks.size();
+  validate_times(path, tables);
   for (const RankStep& row : tables.ranks) require_rank(path, "ranks", row.rank, ranks);
   for (const ClockOffset& row : tables.clocks) require_rank(path, "clocks", row.rank, ranks);
   if (tables.timeline.empty()) return;
@@ -198,7 +223,7 @@ RunResults read_merged(const std::string& path) {
 
 /// The number of the next attempt; a merged file becomes a part again.
 int continue_record(const std::string& path) {
-  if (!fs::is_directory(parts_folder(path)) && fs::exists(path)) {
+  if (parts_of(path).empty() && fs::exists(path)) {
     static_cast<void>(read_merged(path));
     fs::create_directory(parts_folder(path));
     fs::rename(path, part_path(path, 0, "header"));
@@ -212,10 +237,10 @@ int continue_record(const std::string& path) {
 std::string parts_folder(const std::string& path) { return path + ".parts"; }
 
 int begin_results(const std::string& path, const RunHeader& header, bool resume) {
-  check_writable(path);
+  check_writable(path, kResultsSchema);
   return with_folder(path, [&] {
     remove_parts(merged_folder(path));
-    if (!resume) remove_parts(parts_folder(path));
+    if (!resume) clear_parts(parts_folder(path));
     const int attempt = resume ? continue_record(path) : 0;
     fs::create_directory(parts_folder(path));
     write_results_file(part_path(path, attempt, "header"), &header, {});

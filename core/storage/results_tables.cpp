@@ -10,8 +10,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kSchema = "sluice/results";
-
 template <typename Table>
 void step_columns(Table table) {
   table.number("step", &StepRecord::step, {"1", "steps before it"});
@@ -138,7 +136,8 @@ void append_records(std::vector<InstructionRecord>& rows, std::int64_t step, Ran
 }
 
 void write_results_file(const std::string& path, const RunHeader* header, const RunTables& tables) {
-  FileWriter file(path, kSchema, header != nullptr ? Provenance{header->command_line, header->settings} : Provenance{});
+  FileWriter file(path, kResultsSchema,
+                  header != nullptr ? Provenance{header->command_line, header->settings} : Provenance{});
   const GroupWriter root = file.root();
   if (header != nullptr) write_header(root.group("run"), *header);
   step_columns(TableWriter(root, "steps", tables.steps));
@@ -150,7 +149,7 @@ void write_results_file(const std::string& path, const RunHeader* header, const 
 }
 
 ResultsContents read_results_file(const std::string& path) {
-  const FileReader file(path, kSchema);
+  const FileReader file(path, kResultsSchema);
   const GroupReader root = file.root();
   ResultsContents contents;
   if (root.has("run")) {

@@ -7,8 +7,6 @@
 namespace sluice {
 namespace {
 
-constexpr const char* kSchema = "sluice/weights";
-
 void validate(const std::string& path, const Weights& weights) {
   for (const auto& [layer, parameters] : weights)
     for (const auto& [parameter, array] : parameters) {
@@ -25,7 +23,7 @@ void validate(const std::string& path, const Weights& weights) {
 
 void write_weights(const std::string& path, const Weights& weights, const Provenance& provenance) {
   validate(path, weights);
-  FileWriter file(path, kSchema, provenance);
+  FileWriter file(path, kWeightsSchema, provenance);
   const GroupWriter all = file.root().group("weights");
   for (const auto& [layer, parameters] : weights) {
     const GroupWriter group = all.group(layer);
@@ -36,7 +34,7 @@ void write_weights(const std::string& path, const Weights& weights, const Proven
 }
 
 Weights read_weights(const std::string& path) {
-  const FileReader file(path, kSchema);
+  const FileReader file(path, kWeightsSchema);
   const GroupReader all = file.root().group("weights");
   Weights weights;
   for (const std::string& layer : all.names()) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 
 #include "core/storage/hdf5_calls.h"
+#include "core/storage/reader.h"
 #include "core/storage/string_map.h"
 #include "core/text.h"
 
@@ -64,6 +66,22 @@ std::string now_iso8601() {
 void write_provenance(const GroupWriter& group, const Provenance& provenance) {
   group.strings("command_line", {provenance.command_line}, "the command that wrote this file");
   write_string_map(group, "parameters", provenance.parameters);
+}
+
+/// @return `path`
+std::string replaceable(const std::string& path, const std::string& schema) {
+  std::error_code unreadable;  // then creating the temporary says why
+  if (!std::filesystem::is_regular_file(path, unreadable)) return path;
+  std::string found;
+  try {
+    found = schema_of(path);
+  } catch (const Error&) {
+    found = "no whole file of ours";
+  }
+  if (found != schema)
+    throw bad_input(text(path, ": exists and holds ", found, ", which ", schema,
+                         " must not replace: name another output, or delete it"));
+  return path;
 }
 
 }  // namespace
@@ -128,8 +146,12 @@ void GroupWriter::dataset(const std::string& name, std::int64_t type, const void
   write_text_attribute(data.get(), "description", meaning.description, place);
 }
 
+void check_writable(const std::string& path, const std::string& schema) {
+  const AtomicFile probe(replaceable(path, schema));
+}
+
 FileWriter::FileWriter(const std::string& path, const std::string& schema, const Provenance& provenance)
-    : target_(path) {
+    : target_(replaceable(path, schema)) {
   use_hdf5();
   const Place place{ExitCode::runtime_fault, path};
   const Handle access = access_properties(place);

@@ -7,6 +7,7 @@
 
 #include "core/storage/atomic_file.h"
 #include "core/storage/handle.h"
+#include "core/storage/schemas.h"
 #include "core/storage/values.h"
 
 namespace sluice {
@@ -65,12 +66,18 @@ inline constexpr int kSchemaVersion = 1;
 /// "sluice 0.1.0, HDF5 1.10.8": attribute creator, and what --version begins with.
 [[nodiscard]] std::string creator();
 
+/// Says early that an output cannot be written, before hours are spent on its contents.
+/// @param schema  what FileWriter will be told
+/// @throws Error (bad input)
+void check_writable(const std::string& path, const std::string& schema);
+
 /// An HDF5 file of ours being written, with its root attributes. It appears
-/// under its name in commit(), whole.
+/// under its name in commit(), whole, and replaces only a file of its own kind:
+/// an input that is named as output by mistake stays.
 class FileWriter {
  public:
-  /// @param schema  "sluice/profile"
-  /// @throws Error (bad input) if `path` cannot be written.
+  /// @param schema  one of schemas.h
+  /// @throws Error (bad input) if `path` cannot be written, or if it is a file that is not of this schema.
   FileWriter(const std::string& path, const std::string& schema, const Provenance& provenance = {});
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;

@@ -138,10 +138,10 @@ Json describe_other(const std::string& path, const std::string& schema) {
 Json describe_file(const std::string& path) {
   const std::string schema = schema_of(path);
   Json json{{"schema", schema}};
-  json.update(schema == "sluice/profile"   ? describe(read_profile(path))
-              : schema == "sluice/cluster" ? describe(read_cluster(path))
-              : schema == "sluice/plan"    ? describe(read_plan(path))
-                                           : describe_other(path, schema));
+  json.update(schema == kProfileSchema   ? describe(read_profile(path))
+              : schema == kClusterSchema ? describe(read_cluster(path))
+              : schema == kPlanSchema    ? describe(read_plan(path))
+                                         : describe_other(path, schema));
   return json;
 }
 

@@ -61,7 +61,10 @@ Recorder::Recorder(Communicator& comm, const StepClock& clock, const std::string
 int Recorder::begin(RunHeader header) {
   header.places = gather_places(comm_);
   int attempt = 0;
-  on_rank_zero(comm_, [&] { attempt = begin_results(path_, header); });
+  on_rank_zero(comm_, [&] {
+    lock_ = std::make_unique<RecordLock>(parts_folder(path_));
+    attempt = begin_results(path_, header);
+  });
   return std::stoi(comm_.broadcast(std::to_string(attempt)));
 }
 

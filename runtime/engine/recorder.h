@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "core/storage/record_lock.h"
 #include "core/storage/results_file.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/clock.h"
@@ -20,7 +22,7 @@ class Recorder {
   /// Begins a fresh record at `path`. Collective.
   /// @param header  rank 0's counts; its `places` are gathered here
   /// @param clock   must outlive it
-  /// @throws AgreedError if the record cannot be begun
+  /// @throws AgreedError if the record cannot be begun, or another run is writing it
   Recorder(Communicator& comm, const StepClock& clock, const std::string& path, RunHeader header);
 
   /// @param timeline  also record each instruction's times
@@ -39,6 +41,7 @@ class Recorder {
   Communicator& comm_;
   const StepClock& clock_;
   std::string path_;
+  std::unique_ptr<RecordLock> lock_;  ///< on rank 0
   ResultsWriter writer_;
   std::int64_t last_flush_ns_ = 0;
 };

@@ -17,7 +17,7 @@ void probe_command(Communicator& world, const Words& words) {
   const auto values = parse_everywhere(world, {"sluice-run probe -o CLUSTER", table, {}}, words);
   if (!values) return;
 
-  on_rank_zero(world, [&] { check_writable(output); });
+  on_rank_zero(world, [&] { check_writable(output, kClusterSchema); });
   const Cluster cluster = probe(world, {.log = log_line});
   on_rank_zero(world, [&] {
     write_cluster(output, cluster, {command_line("sluice-run probe", words), resolved_options(*values)});

@@ -28,10 +28,10 @@ void profile_command(Communicator& world, const Words& words) {
   add("output,o", po::value(&output)->required(), "profile to write");
   const CommandSyntax syntax{"sluice-run profile --model M --image S --microbatch B -o PROFILE", table, {}};
   const auto values = parse_everywhere(
-      world, syntax, words, [&](const po::variables_map&) { require_at_least("repeats", settings.repeats, 1); });
+      world, syntax, words, [&](const po::variables_map&) { require_within("repeats", settings.repeats, 1, 1e6); });
   if (!values) return;
 
-  on_rank_zero(world, [&] { check_writable(output); });
+  on_rank_zero(world, [&] { check_writable(output, kProfileSchema); });
   std::unique_ptr<Device> device;
   Profile profile;
   collectively(world, [&] {

@@ -1,4 +1,7 @@
+#include <filesystem>
 #include <iostream>
+#include <limits>
+#include <optional>
 
 #include "core/error.h"
 #include "core/simulator.h"
@@ -18,7 +21,8 @@ namespace po = boost::program_options;
 namespace {
 
 struct TrainOptions {
-  std::string plan, data, output, weights, device;
+  std::string plan, data, output, device;
+  std::optional<std::string> weights;
   std::int64_t epochs = 0, seed = 0;
   int threads = 1;
   bool remap = false;
@@ -39,7 +43,7 @@ po::options_description options_table(TrainOptions& options) {
   add("momentum", po::value(&options.sgd.momentum)->default_value(0), "of SGD");
   add("weight-decay", po::value(&options.sgd.weight_decay)->default_value(0), "of SGD");
   add("output,o", po::value(&options.output)->required(), "results to write");
-  add("save-weights", po::value(&options.weights), "also write the trained weights to this file");
+  add("save-weights", po::value<std::string>(), "also write the trained weights to this file");
   add("evaluate-every", po::value(&options.trainer.evaluate_every),
       "epochs between evaluations on the test part, 0: none; default 1 with --epochs, else 0");
   add("record-every", po::value(&options.trainer.record_every)->default_value(10),
@@ -51,16 +55,21 @@ po::options_description options_table(TrainOptions& options) {
 
 void check(TrainOptions& options, const po::variables_map& values) {
   if (values.count("steps") == values.count("epochs")) throw usage_error("give either --steps or --epochs");
-  if (values.count("steps") > 0) require_at_least("steps", static_cast<double>(options.trainer.steps), 1);
-  if (values.count("epochs") > 0) require_at_least("epochs", static_cast<double>(options.epochs), 1);
+  constexpr double kMostEpochs = 1e9, kMostRate = std::numeric_limits<float>::max();
+  if (values.count("steps") > 0) require_within("steps", static_cast<double>(options.trainer.steps), 1);
+  if (values.count("epochs") > 0) require_within("epochs", static_cast<double>(options.epochs), 1, kMostEpochs);
   if (values.count("evaluate-every") == 0) options.trainer.evaluate_every = options.epochs > 0 ? 1 : 0;
-  require_at_least("seed", static_cast<double>(options.seed), 0);
+  require_within("evaluate-every", static_cast<double>(options.trainer.evaluate_every), 0, kMostEpochs);
+  require_within("record-every", static_cast<double>(options.trainer.record_every), 1);
+  require_within("seed", static_cast<double>(options.seed), 0);
   options.trainer.seed = static_cast<std::uint64_t>(options.seed);
-  require_at_least("evaluate-every", static_cast<double>(options.trainer.evaluate_every), 0);
-  require_at_least("record-every", static_cast<double>(options.trainer.record_every), 1);
-  require_at_least("learning-rate", options.sgd.learning_rate, 0);
-  require_at_least("momentum", options.sgd.momentum, 0);
-  require_at_least("weight-decay", options.sgd.weight_decay, 0);
+  require_within("learning-rate", options.sgd.learning_rate, 0, kMostRate);
+  require_within("momentum", options.sgd.momentum, 0, kMostRate);
+  require_within("weight-decay", options.sgd.weight_decay, 0, kMostRate);
+  options.weights = optional_value<std::string>(values, "save-weights");
+  const auto resolved = [](const std::string& path) { return std::filesystem::absolute(path).lexically_normal(); };
+  if (options.weights && !options.weights->empty() && resolved(*options.weights) == resolved(options.output))
+    throw usage_error(text("--output and --save-weights both name ", options.output, ": name two files"));
 }
 
 RunHeader header(const TrainOptions& options, const Words& words, const po::variables_map& values, const Plan& plan,
@@ -99,8 +108,8 @@ void train_command(Communicator& world, const Words& words) {
 
   // Nobody trains for hours to learn that the result cannot be written.
   on_rank_zero(world, [&] {
-    check_writable(options.output);
-    if (!options.weights.empty()) check_writable(options.weights);
+    check_writable(options.output, kResultsSchema);
+    if (options.weights) check_writable(*options.weights, kWeightsSchema);
   });
   PlacedPlan placed = start_plan(world, options.plan, options.remap);
   const Plan& plan = placed.plan;
@@ -124,8 +133,8 @@ void train_command(Communicator& world, const Words& words) {
   Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
   const TrainingSummary summary = trainer.train();
   recorder.finish();
-  if (!options.weights.empty())
-    save_weights(comm, *executor, plan.profile.model, options.weights,
+  if (options.weights)
+    save_weights(comm, *executor, plan.profile.model, *options.weights,
                  {command_line("sluice-run train", words), resolved_options(*values)});
   if (world.rank() == 0)
     std::cout << "steps=" << options.trainer.steps << " loss=" << summary.loss

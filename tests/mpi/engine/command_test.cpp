@@ -19,6 +19,7 @@
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
 #include "core/storage/reader.h"
+#include "core/storage/record_lock.h"
 #include "core/storage/results_file.h"
 #include "core/storage/weights_file.h"
 #include "core/text.h"
@@ -256,6 +257,7 @@ TEST_F(SluiceRun, refuses_damaged_plans) {
   std::filesystem::resize_file(file("plan.h5"), std::filesystem::file_size(file("plan.h5")) / 2);
   expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input, "plan.h5");
 
+  std::filesystem::remove(file("plan.h5"));
   Plan unsound = two_rank_plan();
   unsound.programs[0].ranks[1].pop_back();
   write_plan(file("plan.h5"), unsound);
@@ -293,8 +295,39 @@ TEST_F(SluiceRun, refuses_an_output_that_cannot_be_written_before_it_trains) {
   write_plan(file("plan.h5"), two_rank_plan());
   const std::string missing = file("no/such/folder.h5");
   expect_refused(train(2, "plan.h5", text("--steps 1 -o ", missing)), ExitCode::bad_input, missing);
-  const Outcome outcome = train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"), " --save-weights ", missing));
-  expect_refused(outcome, ExitCode::bad_input, missing);
+  const std::string words = text("--steps 1 -o ", file("results.h5"), " --save-weights ");
+  expect_refused(train(2, "plan.h5", words + missing), ExitCode::bad_input, missing);
+  expect_refused(train(2, "plan.h5", words + "''"), ExitCode::bad_input, "the name of the output is empty");
+}
+
+TEST_F(SluiceRun, never_replaces_its_plan_or_data) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  for (const char* input : {"plan.h5", "data.h5"}) {
+    const std::string before = contents(file(input));
+    expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file(input))), ExitCode::bad_input, "must not replace");
+    EXPECT_EQ(contents(file(input)), before);
+  }
+}
+
+TEST_F(SluiceRun, refuses_a_record_that_another_run_is_writing) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  const std::string words = text("--steps 1 -o ", file("results.h5"));
+  {
+    const RecordLock other(parts_folder(file("results.h5")));
+    expect_refused(train(2, "plan.h5", words), ExitCode::bad_input, "another run is writing");
+  }
+  EXPECT_EQ(train(2, "plan.h5", words).code, 0);
+}
+
+TEST_F(SluiceRun, leaves_no_parts_of_weights_that_cannot_be_written) {
+  write_plan(file("plan.h5"), two_rank_plan());
+  std::filesystem::create_directory(file("w.h5.rank1.part"));
+  const Outcome outcome =
+      train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"), " --save-weights ", file("w.h5")));
+  EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::bad_input)) << outcome.err;
+  EXPECT_EQ(outcome.times("w.h5.rank1.part"), 1) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(file("w.h5")));
+  EXPECT_FALSE(std::filesystem::exists(file("w.h5.rank0.part")));
 }
 
 TEST_F(SluiceRun, ends_everywhere_when_the_loss_is_not_finite_and_keeps_what_was) {
@@ -344,7 +377,11 @@ TEST_F(SluiceRun, says_how_it_is_used) {
        {"", "fly", "train --plan", "train --plan p --data d -o r", "train --plan p --data d -o r --steps 1 --epochs 1",
         "train --plan p --data d -o r --steps 0", "train --plan p --data d -o r --steps 1 --bogus 3",
         "profile --model lenet5 -o p", "train --plan p --data d -o r --steps 1 --momentum -1",
-        "train --plan p --data d -o r --steps 1 --seed -1"})
+        "train --plan p --data d -o r --steps 1 --seed -1", "train --plan p --data d -o r --epochs 9223372036854775807",
+        "train --plan p --data d -o r --steps 1 --learning-rate inf",
+        "train --plan p --data d -o r --steps 1 --save-weights ./r",
+        "profile --model lenet5 --image 28 --microbatch 1 --repeats 2147483647 -o p",
+        "profile --model lenet5 --image 28 --microbatch 1 --threads 1000000 -o p"})
     EXPECT_EQ(run(2, words).code, static_cast<int>(ExitCode::usage)) << words;
   for (const char* words : {"--help", "train --help", "profile --help", "probe --help"}) {
     const Outcome help = run(2, words);

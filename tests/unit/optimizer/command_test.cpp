@@ -174,6 +174,12 @@ TEST_F(Command, fails_with_the_code_that_fits) {
   expect_failure(words + " --rank 2", 2, "unrecognised option '--rank'");
   expect_failure(words + " --ranks 2 --cuts both", 2, "expected one of joint, independent");
   expect_failure(words + " --ranks 2 --microbatches 0", 2, "--microbatches is 0");
+  expect_failure(words + " --ranks 2 --microbatches 10000000", 2, "--microbatches is 1e+07");
+  expect_failure(words + " --ranks 1000000", 2, "expected 1 to 100000");
+  expect_failure(words + " --nodes 100000 --ranks-per-node 100000", 2, "expected 1 to 100000");
+  expect_failure(words + " --ranks 2 --intra-us inf", 2, "--intra-us is inf");
+  expect_failure(words + " --ranks 2 --intra-gbps 0", 2, "--intra-gbps is 0");
+  expect_failure(words + " --ranks 2 --memory-gib 1e30", 2, "--memory-gib is 1e+30");
   expect_failure(words + " --nodes 2 --ranks-per-node 2 --ranks 3", 2, "have 4");
   expect_failure(words + " --ranks 2 --schedule sequential", 4, "sequential runs on one rank");
   expect_failure(words + " --ranks 60 --exactly", 4, "the model has 22 layers");
@@ -184,9 +190,24 @@ TEST_F(Command, fails_with_the_code_that_fits) {
   expect_failure(text("optimize --ranks 2 --profile ", path("p.h5"), " -o ", path("no/such/folder/plan.h5")), 3,
                  "no/such");
   expect_failure(words + " --ranks 2 --config " + path("none.ini"), 3, "none.ini");
+  expect_failure(words + " --ranks 2 --config " + path(""), 3, "it may be a folder");
   expect_failure("simulate " + path("p.h5"), 3, "sluice/plan");
   expect_failure("report " + path("p.h5"), 3, "p.h5");
   expect_failure("show " + path("none.h5"), 3, "none.h5");
+}
+
+TEST_F(Command, never_replaces_its_input) {
+  import_profile("alexnet");
+  const std::string before = contents(path("p.h5"));
+  expect_failure(text("optimize --profile ", path("p.h5"), " --ranks 2 -o ", path("p.h5")), 3, "must not replace");
+  EXPECT_EQ(contents(path("p.h5")), before);
+}
+
+TEST_F(Command, plans_for_far_more_ranks_than_layers) {
+  import_profile("alexnet");
+  const Outcome outcome = run(text("optimize --profile ", path("p.h5"), " --ranks 20000 -o ", path("plan.h5")));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(read_plan(path("plan.h5")).cluster.ranks.size(), 20000U);
 }
 
 TEST_F(Command, refuses_foreign_profiles_that_cannot_be) {

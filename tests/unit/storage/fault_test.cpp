@@ -199,9 +199,10 @@ TEST(FullDisk, message_says_what_failed) {
 
 TEST(UnwritableOutput, is_bad_input_and_said_early) {
   const ScratchFolder folder;
-  for (const std::string& path : {folder.file("absent/c.h5"), folder.path().string(), std::string("/proc/c.h5")})
+  for (const std::string& path : {folder.file("absent/c.h5"), folder.path().string(), std::string("/proc/c.h5"),
+                                  std::string("/dev/null"), std::string()})
     for (const auto& action : {std::function<void()>([&] { write_cluster(path, sample_cluster()); }),
-                               std::function<void()>([&] { check_writable(path); })})
+                               std::function<void()>([&] { check_writable(path, kClusterSchema); })})
       try {
         action();
         ADD_FAILURE() << path << " was written";
@@ -209,8 +210,23 @@ TEST(UnwritableOutput, is_bad_input_and_said_early) {
         EXPECT_EQ(error.exit_code(), ExitCode::bad_input);
         EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
       }
-  check_writable(folder.file("c.h5"));
+  check_writable(folder.file("c.h5"), kClusterSchema);
   EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST(UnwritableOutput, is_a_file_of_another_kind_which_stays) {
+  const ScratchFolder folder;
+  write_profile(folder.file("p.h5"), sample_profile());
+  set_bytes(folder.file("notes.txt"), "not to be lost");
+  for (const char* name : {"p.h5", "notes.txt"}) {
+    const std::string path = folder.file(name), before = bytes_of_file(path);
+    EXPECT_THROW(check_writable(path, kClusterSchema), Error);
+    EXPECT_THROW(write_cluster(path, sample_cluster()), Error);
+    EXPECT_THROW(static_cast<void>(begin_results(path, small_header())), Error);
+    EXPECT_EQ(bytes_of_file(path), before);
+  }
+  write_profile(folder.file("p.h5"), sample_profile());  // its own kind it replaces
+  EXPECT_EQ(folder.entries(), 2u);
 }
 
 TEST(KilledWriter, leaves_the_older_file_or_the_new_one) {

@@ -1,4 +1,5 @@
 #include "core/storage/results_file.h"
+#include "core/storage/record_lock.h"
 
 #include <gtest/gtest.h>
 
@@ -170,6 +171,36 @@ TEST(Results, rows_that_name_no_rank_are_refused) {
   writer.add(sample_rank_step(0, 2));
   writer.flush();
   EXPECT_THROW(static_cast<void>(read_results(path)), Error);
+}
+
+TEST(Results, times_that_no_clock_gives_are_refused) {
+  const auto refused = [](const auto& add) {
+    const ScratchFolder folder;
+    const std::string path = folder.file("run.h5");
+    EXPECT_EQ(begin_results(path, sample_header()), 0);
+    ResultsWriter writer(path, 0);
+    add(writer);
+    writer.flush();
+    EXPECT_THROW(static_cast<void>(read_results(path)), Error);
+  };
+  refused([](ResultsWriter& writer) { writer.add(StepRecord{0, 0, 1, -1}); });
+  refused([](ResultsWriter& writer) { writer.add(sample_rank_step(-1, 0)); });
+  refused([](ResultsWriter& writer) { writer.add(RankStep{.rank = 0, .wait_ns = -1}); });
+  refused([](ResultsWriter& writer) {
+    writer.add_timeline(0, {.instructions = {{0, std::numeric_limits<std::int64_t>::min()}}});
+  });
+}
+
+TEST(Results, a_folder_of_parts_has_one_writer_at_a_time) {
+  const ScratchFolder folder;
+  const std::string parts = parts_folder(folder.file("run.h5"));
+  {
+    const RecordLock first(parts);
+    EXPECT_THROW(RecordLock second(parts), Error);
+    ASSERT_EQ(begin_results(folder.file("run.h5"), sample_header()), 0);  // keeps the folder that is locked
+    EXPECT_THROW(RecordLock second(parts), Error);
+  }
+  const RecordLock later(parts);
 }
 
 TEST(Results, a_part_being_written_is_not_read) {

@@ -1,0 +1,27 @@
+#include "core/storage/record_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace sluice {
+
+RecordLock::RecordLock(const std::string& folder) {
+  mkdir(folder.c_str(), 0777);  // there already, or impossible: who writes into it says why
+  file_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file_ < 0 || flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  close(file_);
+  throw bad_input(text(folder, ": another run is writing its record there: name another output, or wait for it"));
+}
+
+RecordLock::~RecordLock() {
+  if (file_ >= 0) close(file_);
+}
+
+}  // namespace sluice
