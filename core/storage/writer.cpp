@@ -72,6 +72,7 @@ void write_provenance(const GroupWriter& group, const Provenance& provenance) {
 std::string replaceable(const std::string& path, const std::string& schema) {
   std::error_code unreadable;  // then creating the temporary says why
   if (!std::filesystem::is_regular_file(path, unreadable)) return path;
+  if (std::filesystem::file_size(path, unreadable) == 0) return path;  // as mktemp makes it: nothing to lose
   std::string found;
   try {
     found = schema_of(path);

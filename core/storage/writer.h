@@ -72,7 +72,7 @@ inline constexpr int kSchemaVersion = 1;
 void check_writable(const std::string& path, const std::string& schema);
 
 /// An HDF5 file of ours being written, with its root attributes. It appears
-/// under its name in commit(), whole, and replaces only a file of its own kind:
+/// under its name in commit(), whole, and replaces only an empty file or one of its own kind:
 /// an input that is named as output by mistake stays.
 class FileWriter {
  public:
