@@ -17,9 +17,13 @@ namespace {
 
 using Call = std::pair<int, int>;  // transfer, micro-batch
 
-std::int64_t to_ns(double seconds) {
-  constexpr double kLongestNs = 9e15;  // 100 days: a bandwidth near 0 must not overflow
-  return std::llround(std::min(seconds * 1e9, kLongestNs));
+/// @throws Error (bad input) past 100 years: a bandwidth or speed near 0 must not overflow
+std::int64_t later_ns(std::int64_t now_ns, double seconds) {
+  constexpr double kLatestNs = 100 * 365.25 * 86400 * 1e9;
+  const double span_ns = seconds * 1e9;
+  if (!(static_cast<double>(now_ns) + span_ns <= kLatestNs))
+    throw bad_input("the plan takes more than 100 years: check the cluster's bandwidths, latencies and speeds");
+  return now_ns + std::llround(span_ns);
 }
 
 /// Something that happens at a time: a rank goes on, or a message has arrived.
@@ -92,7 +96,7 @@ class Simulation {
         if (waits_[at(rank)]) return;
       }
       if (is_compute(instruction.op) || instruction.op == Op::optimizer_step) {
-        time.end_ns += to_ns(instruction_time(plan_, instruction, rank));
+        time.end_ns = later_ns(now_ns, instruction_time(plan_, instruction, rank));
         ++i;
         return go_on_at(time.end_ns, rank);
       }
@@ -118,7 +122,7 @@ class Simulation {
     std::int64_t& outgoing = clock(kind, edge.from).outgoing;
     std::int64_t& incoming = clock(kind, edge.to).incoming;
     const std::int64_t end_ns =
-        std::max({now_ns, outgoing, incoming}) + to_ns(message_time(link_class(plan_.cluster, kind), bytes));
+        later_ns(std::max({now_ns, outgoing, incoming}), message_time(link_class(plan_.cluster, kind), bytes));
     outgoing = incoming = end_ns;
     timeline_.ranks[at(edge.from)].sent_bytes[static_cast<std::size_t>(kind)] += bytes;
     timeline_.ranks[at(edge.to)].received_bytes[static_cast<std::size_t>(kind)] += bytes;

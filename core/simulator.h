@@ -14,7 +14,7 @@ namespace sluice {
 /// its links that long. Times are rounded to whole nanoseconds one by one.
 /// Peak memory is memory_use: all is allocated once.
 /// @param plan  must have passed verify()
-/// @throws Error (runtime fault) if the program stalls.
+/// @throws Error (runtime fault) if the program stalls, (bad input) if it takes more than 100 years.
 [[nodiscard]] Timeline simulate(const Plan& plan, const std::string& program = "step");
 
 }  // namespace sluice

@@ -131,6 +131,15 @@ TEST(Simulator, sends_and_receives_the_same_bytes_and_keeps_each_rank_in_order) 
   }
 }
 
+TEST(Simulator, refuses_links_and_ranks_that_take_for_ever) {
+  const Partition joint{{0, 1, 2}, {0, 1, 2}};
+  EXPECT_THROW(static_cast<void>(simulate(build(uniform_cluster(1, 2, {0, 1e-300}, {}), joint))), Error);
+  EXPECT_THROW(static_cast<void>(simulate(build(uniform_cluster(1, 2, {1e9, 1}, {}), joint, 100))), Error);
+  Cluster slow = uniform_cluster(1, 2, kIntra, kInter);
+  slow.ranks[1].speed = 1e-300;
+  EXPECT_THROW(static_cast<void>(simulate(build(slow, joint))), Error);
+}
+
 TEST(Simulator, refuses_a_program_that_stalls) {
   Plan plan = examples::textbook_plan("1f1b", 2, 2);
   std::erase_if(plan.programs[0].ranks[0],
