@@ -12,6 +12,7 @@ double stage_time(const Profile& profile, std::span<const LayerId> layers, Work 
     const LayerCost& cost = profile.costs[at(layer)];
     switch (work) {
       case Work::forward:
+      case Work::recompute:
         seconds += cost.forward_s;
         break;
       case Work::backward:

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-int microbatches_in_flight(const std::string& schedule, int microbatches, int workers, int position) {
+int share_in_flight(const std::string& schedule, int microbatches, int workers, int position) {
   return schedule == "gpipe" ? microbatches : std::min(microbatches, workers - position);
 }
 
@@ -111,10 +111,10 @@ std::int64_t PartitionCost::RangeMaximum::of(LayerId begin, LayerId end) const {
   return std::max(largest_[at(level)][at(begin)], largest_[at(level)][at(end - (1 << level))]);
 }
 
-PartitionCost::Depth PartitionCost::depth(const Seat& seat) const {
+PartitionCost::Depth PartitionCost::depth(const ShareSeat& seat) const {
   // The worker that sends has no more micro-batches in flight than the first.
   const auto in_flight = [&](int position) {
-    return microbatches_in_flight(schedule_, microbatches_, seat.workers, position);
+    return share_in_flight(schedule_, microbatches_, seat.workers, position);
   };
   return {.own = in_flight(seat.position),
           .arriving = std::min(microbatches_, in_flight(0) + early_receives_),
@@ -152,13 +152,13 @@ PartitionCost::Traffic PartitionCost::traffic(TensorId tensor, const Meetings& h
   return traffic;
 }
 
-double PartitionCost::bottleneck_s(const WorkerLoad& load, Rank rank) const {
+double PartitionCost::bottleneck_s(const ShareLoad& load, Rank rank) const {
   const RankSpec& spec = cluster_->ranks[at(rank)];
   if (load.memory_bytes > spec.memory_bytes) return std::numeric_limits<double>::infinity();
   return std::max(load.compute_s / spec.speed, link_s(std::max(load.received_bytes, load.sent_bytes)));
 }
 
-WorkerLoad PartitionCost::load(const Share& share, const Seat& seat) const {
+ShareLoad PartitionCost::load(const Share& share, const ShareSeat& seat) const {
   ShareTally tally(*this);
   tally.restart(seat, share.forward_begin, share.backward_begin);
   while (tally.share().forward_end < share.forward_end) tally.grow_forward();
@@ -168,7 +168,7 @@ WorkerLoad PartitionCost::load(const Share& share, const Seat& seat) const {
 
 ShareTally::ShareTally(const PartitionCost& cost) : cost_(&cost), here_(cost.everywhere_.size()) {}
 
-void ShareTally::restart(const Seat& seat, LayerId forward_begin, LayerId backward_begin) {
+void ShareTally::restart(const ShareSeat& seat, LayerId forward_begin, LayerId backward_begin) {
   while (share_.forward_begin < share_.forward_end) shrink_forward();
   while (share_.backward_begin < share_.backward_end) shrink_backward();
   share_ = {forward_begin, forward_begin, backward_begin, backward_begin};
@@ -197,7 +197,7 @@ void ShareTally::move(const std::vector<PartitionCost::Touch>& touches, int sign
   }
 }
 
-WorkerLoad ShareTally::load() const {
+ShareLoad ShareTally::load() const {
   const Share& s = share_;
   const LayerId both_begin = std::max(s.forward_begin, s.backward_begin);
   const LayerId both_end = std::max(both_begin, std::min(s.forward_end, s.backward_end));
@@ -211,7 +211,7 @@ WorkerLoad ShareTally::load() const {
 
   const std::vector<std::int64_t>& parameters = cost_->parameters_;
   const double steps = 1.0 / cost_->microbatches_;
-  WorkerLoad load;
+  ShareLoad load;
   load.compute_s = in_forward(cost_->forward_s_) + in_backward(cost_->backward_s_);
   load.received_bytes =
       static_cast<double>(total_.received) + steps * static_cast<double>(in_forward(parameters) - in_both(parameters));

@@ -35,14 +35,14 @@ struct Share {
 };
 
 /// Where a worker stands: its rank, and its place among the workers that have work.
-struct Seat {
+struct ShareSeat {
   Rank rank = 0;
   int position = 0;
   int workers = 1;
 };
 
 /// What a worker does and holds.
-struct WorkerLoad {
+struct ShareLoad {
   double compute_s = 0;       ///< per micro-batch at speed 1, 1/M of the update included
   double received_bytes = 0;  ///< per micro-batch, 1/M of the weights included
   double sent_bytes = 0;
@@ -53,7 +53,7 @@ struct WorkerLoad {
 /// Micro-batches whose stash a worker keeps. gpipe: M. 1f1b: min(M, workers - position)
 /// for layers whose forward and backward are both here (the first of two owners decides,
 /// so min(M, workers) is safe for displaced ones). sequential: 1.
-[[nodiscard]] int microbatches_in_flight(const std::string& schedule, int microbatches, int workers, int position);
+[[nodiscard]] int share_in_flight(const std::string& schedule, int microbatches, int workers, int position);
 
 /// The link class that prices a worker's traffic: intra-node if all ranks share a
 /// node, inter-node if every rank has its own; otherwise the slower of the two.
@@ -69,12 +69,12 @@ class PartitionCost {
   [[nodiscard]] int layers() const { return static_cast<int>(forward_touches_.size()); }
   [[nodiscard]] const Cluster& cluster() const { return *cluster_; }
 
-  [[nodiscard]] WorkerLoad load(const Share& share, const Seat& seat) const;
+  [[nodiscard]] ShareLoad load(const Share& share, const ShareSeat& seat) const;
 
   /// Seconds per micro-batch of the worker's compute or of its link in the busier
   /// direction, whichever is more (full duplex, perfectly overlapped); infinite if
   /// it does not fit the rank's memory.
-  [[nodiscard]] double bottleneck_s(const WorkerLoad& load, Rank rank) const;
+  [[nodiscard]] double bottleneck_s(const ShareLoad& load, Rank rank) const;
 
   /// Seconds per micro-batch that `bytes` per micro-batch keep a link busy; 0 under compute_only.
   [[nodiscard]] double link_s(double bytes) const { return bytes / bandwidth_bytes_per_s_; }
@@ -122,7 +122,7 @@ class PartitionCost {
     int leaving = 1;   ///< from where it is made to the end of its send
     int later_workers = 0;
   };
-  [[nodiscard]] Depth depth(const Seat& seat) const;
+  [[nodiscard]] Depth depth(const ShareSeat& seat) const;
   [[nodiscard]] Traffic traffic(TensorId tensor, const Meetings& here, const Depth& depth) const;
   void collect_touches();
   void sum_prefixes();
@@ -148,7 +148,7 @@ class ShareTally {
   explicit ShareTally(const PartitionCost& cost);
 
   /// An empty share that begins at these layers.
-  void restart(const Seat& seat, LayerId forward_begin, LayerId backward_begin);
+  void restart(const ShareSeat& seat, LayerId forward_begin, LayerId backward_begin);
   void grow_forward();
   void grow_backward();
   void shrink_forward();
@@ -156,7 +156,7 @@ class ShareTally {
   void drop_first_backward();
 
   [[nodiscard]] const Share& share() const { return share_; }
-  [[nodiscard]] WorkerLoad load() const;
+  [[nodiscard]] ShareLoad load() const;
 
  private:
   void move(const std::vector<PartitionCost::Touch>& touches, int sign);

@@ -45,7 +45,7 @@ void validate_transfers(const Plan& plan) {
     const std::string name = text("transfer ", i);
     check_index(name + ": group", transfer.group, plan.groups.size());
     if (transfer.bytes < 0) throw bad_input(text(name, ": ", transfer.bytes, " bytes"));
-    if (transfer.payload == Payload::weights) {
+    if (transfer.payload == Payload::weights || transfer.payload == Payload::weight_gradients) {
       check_index(name + ": layer", transfer.layer, plan.profile.model.layers.size());
     } else {
       check_index(name + ": tensor", transfer.tensor, plan.profile.model.tensors.size());
@@ -80,6 +80,8 @@ const char* to_string(Work work) {
       return "backward_input";
     case Work::backward_weight:
       return "backward_weight";
+    case Work::recompute:
+      return "recompute";
   }
   return "unknown";
 }
@@ -96,6 +98,8 @@ const char* to_string(Payload payload) {
       return "gradient";
     case Payload::weights:
       return "weights";
+    case Payload::weight_gradients:
+      return "weight_gradients";
   }
   return "unknown";
 }

@@ -11,17 +11,25 @@
 
 namespace sluice {
 
-enum class Work : std::uint8_t { forward, backward, backward_input, backward_weight };
+enum class Work : std::uint8_t {
+  forward,
+  backward,  ///< backward-input and backward-weight at one owner
+  backward_input,
+  backward_weight,
+  recompute,  ///< forward once more, just before the backward, at the backward's owners
+};
 [[nodiscard]] const char* to_string(Work work);
 
 /// A set of layers whose `work` is done together, and by whom. Owner maps in
 /// compressed form: every (layer, work) lies in exactly one stage; `backward`
-/// stands for backward-input and backward-weight at one owner.
+/// stands for backward-input and backward-weight. Layers may lie in a recompute
+/// stage besides: it has the index and the owners of the stage whose backward (or
+/// backward-input) needs what they make, and that stage keeps none of it from the forward.
 struct Stage {
   Work work = Work::forward;
   int index = 0;                ///< position in the pipeline; the 2 of a printed cell 2F0
   std::vector<LayerId> layers;  ///< ascending
-  std::vector<Rank> owners;     ///< replica i runs micro-batches m with m mod size = i
+  std::vector<Rank> owners;     ///< replica i runs micro-batches m with m mod owners.size() = i
   bool operator==(const Stage&) const = default;
 };
 
@@ -41,9 +49,10 @@ struct Group {
 };
 
 enum class Payload : std::uint8_t {
-  activation,  ///< tensor `tensor` of one micro-batch (outputs and auxiliaries alike)
-  gradient,    ///< with respect to `tensor`, summed over the layers of backward stage `stage`
-  weights,     ///< parameters of layer `layer` after the update
+  activation,        ///< tensor `tensor` of one micro-batch (outputs and auxiliaries alike)
+  gradient,          ///< with respect to `tensor`, summed over the layers of backward stage `stage`
+  weights,           ///< parameters of layer `layer` after the update
+  weight_gradients,  ///< of layer `layer`, summed over the group's members (all-reduce)
 };
 [[nodiscard]] const char* to_string(Payload payload);
 
@@ -99,7 +108,7 @@ struct Program {
 
 /// Figures of a candidate, as the optimizer judged it.
 struct PlanFigures {
-  std::string cuts;          ///< "joint" or "independent"
+  std::string cuts;          ///< "joint", "independent" or "three"
   std::string forward_cuts;  ///< positions "3,7", one less than the workers; empty with one worker
   std::string backward_cuts;
   int workers = 0;

@@ -15,7 +15,7 @@ constexpr std::int64_t kInstructionBytes = 13;
 
 template <typename Table>
 void stage_columns(Table table) {
-  table.choice("work", &Stage::work, Work::backward_weight, "what is done with the layers");
+  table.choice("work", &Stage::work, Work::recompute, "what is done with the layers");
   table.number("index", &Stage::index, {"1", "position in the pipeline"});
   table.list("layers", &Stage::layers, {"1", "rows of the model's layers, ascending"});
   table.list("owners", &Stage::owners, {"1", "ranks; replica i runs micro-batches m with m mod replicas = i"});
@@ -30,7 +30,7 @@ void group_columns(Table table) {
 
 template <typename Table>
 void transfer_columns(Table table) {
-  table.choice("payload", &Transfer::payload, Payload::weights, "what is sent");
+  table.choice("payload", &Transfer::payload, Payload::weight_gradients, "what is sent");
   table.number("tensor", &Transfer::tensor, {"1", "row of the model's tensors; -1 for weights"});
   table.number("stage", &Transfer::stage, {"1", "gradient: row of the stage that made it, else -1"});
   table.number("layer", &Transfer::layer, {"1", "weights: row of the layer, else -1"});

@@ -49,7 +49,8 @@ class Search {
   }
 
   /// Nothing unless its price is below `limit`.
-  [[nodiscard]] std::optional<Solution> best(const PartitionCost& cost, int workers, Cuts cuts, double limit) const {
+  [[nodiscard]] std::optional<PartitionSolution> best(const PartitionCost& cost, int workers, Cuts cuts,
+                                                      double limit) const {
     const BottleneckObjective objective(cost, workers, cuts);
     if (request_.method == Method::dp) return solve_dp(objective, cuts, limit);
     auto solution = solve_exhaustively(objective, cuts);

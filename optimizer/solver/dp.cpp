@@ -42,7 +42,7 @@ class Pass {
         levels_(at(workers_) + 1),
         place_of_state_(at((objective.layers() + 1) * (objective.layers() + 1)), kNone) {}
 
-  std::optional<Solution> run();
+  std::optional<PartitionSolution> run();
 
  private:
   struct Node {
@@ -67,7 +67,7 @@ class Pass {
   [[nodiscard]] int& place_of(const Node& node) {
     return place_of_state_[at(node.forward_done * (objective_.layers() + 1) + node.backward_done)];
   }
-  [[nodiscard]] Solution trace(int node) const;
+  [[nodiscard]] PartitionSolution trace(int node) const;
 
   const Objective& objective_;
   Cuts cuts_;
@@ -87,7 +87,7 @@ bool ranks_are_equal(const Cluster& cluster) {
   });
 }
 
-std::optional<Solution> Pass::run() {
+std::optional<PartitionSolution> Pass::run() {
   nodes_.push_back({});
   levels_[0] = {0};
   // Equal ranks are used from the first on; of unequal ones any may be left out.
@@ -203,9 +203,10 @@ void Pass::reach(Level& level, const Node& node) {
   }
 }
 
-Solution Pass::trace(int id) const {
+PartitionSolution Pass::trace(int id) const {
   const int ranks = objective_.ranks();
-  Solution solution{{std::vector<int>(at(ranks) + 1), std::vector<int>(at(ranks) + 1)}, workers_, nodes_[at(id)].value};
+  PartitionSolution solution{
+      {std::vector<int>(at(ranks) + 1), std::vector<int>(at(ranks) + 1)}, workers_, nodes_[at(id)].value};
   // Ranks without work end where the worker before them ends.
   for (int bound = ranks; bound >= 0; --bound) {
     while (nodes_[at(id)].rank >= bound) id = nodes_[at(id)].parent;
@@ -217,7 +218,7 @@ Solution Pass::trace(int id) const {
 
 }  // namespace
 
-std::optional<Solution> solve_dp(const Objective& objective, Cuts cuts, double limit) {
+std::optional<PartitionSolution> solve_dp(const Objective& objective, Cuts cuts, double limit) {
   const double least = objective.lower_bound();
   for (double slack = 1e-3; least > 0 && least * (1 + slack) < limit && slack < 1e3; slack *= 4)
     if (auto solution = Pass(objective, cuts, least * (1 + slack)).run()) return solution;

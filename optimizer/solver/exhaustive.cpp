@@ -33,13 +33,13 @@ double partitions(int ranks, int layers, Cuts cuts) {
 
 }  // namespace
 
-std::optional<Solution> solve_exhaustively(const Objective& objective, Cuts cuts) {
+std::optional<PartitionSolution> solve_exhaustively(const Objective& objective, Cuts cuts) {
   const int workers = objective.workers();
   const double count = partitions(objective.ranks(), objective.layers(), cuts);
   if (count > kMostPartitions)
     throw infeasible(text("exhaustive search would try ", count, " partitions, at most ", kMostPartitions,
                           " are tried: use --method dp"));
-  Solution best;
+  PartitionSolution best;
   const auto consider = [&](const Partition& partition) {
     if (used_workers(partition) != workers) return;
     const double candidate = price(objective, partition);

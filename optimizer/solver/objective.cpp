@@ -11,22 +11,16 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Bounds compare sums taken in another order than the prices: a bound must
-/// never cut off what it only ties with.
-constexpr double kRounding = 1 + 1e-9;
-
 /// One figure of each load.
 template <typename Figure>
-std::vector<double> column(const std::vector<WorkerLoad>& loads, const Figure& figure) {
+std::vector<double> column(const std::vector<ShareLoad>& loads, const Figure& figure) {
   std::vector<double> figures;
   figures.reserve(loads.size());
-  for (const WorkerLoad& load : loads) figures.push_back(figure(load));
+  for (const ShareLoad& load : loads) figures.push_back(figure(load));
   return figures;
 }
 
 }  // namespace
-
-const char* to_string(Cuts cuts) { return cuts == Cuts::joint ? "joint" : "independent"; }
 
 BottleneckObjective::BottleneckObjective(const PartitionCost& cost, int workers, Cuts cuts) : Objective(cost, workers) {
   std::vector<double> speeds;
@@ -43,9 +37,9 @@ BottleneckObjective::BottleneckObjective(const PartitionCost& cost, int workers,
 }
 
 void BottleneckObjective::tabulate_bounds() {
-  const auto memory = [](const WorkerLoad& load) { return static_cast<double>(load.memory_bytes); };
+  const auto memory = [](const ShareLoad& load) { return static_cast<double>(load.memory_bytes); };
   if (cost().link_s(1) > 0)
-    crossing_s_ = column(loads_of_prefixes(0), [&](const WorkerLoad& load) {
+    crossing_s_ = column(loads_of_prefixes(0), [&](const ShareLoad& load) {
       return cost().link_s(std::max(load.received_bytes, load.sent_bytes));
     });
   if (!memory_may_bind()) return;
@@ -56,15 +50,15 @@ void BottleneckObjective::tabulate_bounds() {
 
 /// Not where every rank could hold all layers, with the deepest stash.
 bool BottleneckObjective::memory_may_bind() const {
-  const WorkerLoad all = cost().load({0, layers(), 0, layers()}, {.rank = 0, .position = 0, .workers = workers()});
+  const ShareLoad all = cost().load({0, layers(), 0, layers()}, {.rank = 0, .position = 0, .workers = workers()});
   const std::vector<RankSpec>& ranks = cost().cluster().ranks;
   return std::any_of(ranks.begin(), ranks.end(),
                      [&](const RankSpec& rank) { return all.memory_bytes > rank.memory_bytes; });
 }
 
 /// The load of forward [0, p) and backward [0, q) as if one worker at `position` had them, for all p and q.
-std::vector<WorkerLoad> BottleneckObjective::loads_of_prefixes(int position) const {
-  std::vector<WorkerLoad> loads;
+std::vector<ShareLoad> BottleneckObjective::loads_of_prefixes(int position) const {
+  std::vector<ShareLoad> loads;
   ShareTally tally(cost());
   for (LayerId p = 0; p <= layers(); ++p) {
     tally.restart({0, position, workers()}, 0, 0);
@@ -79,8 +73,8 @@ std::vector<WorkerLoad> BottleneckObjective::loads_of_prefixes(int position) con
 }
 
 /// Likewise for forward [p, L) and backward [q, L).
-std::vector<WorkerLoad> BottleneckObjective::loads_of_suffixes(int position) const {
-  std::vector<WorkerLoad> loads;
+std::vector<ShareLoad> BottleneckObjective::loads_of_suffixes(int position) const {
+  std::vector<ShareLoad> loads;
   ShareTally tally(cost());
   for (LayerId p = 0; p <= layers(); ++p) {
     tally.restart({0, position, workers()}, p, 0);
@@ -95,9 +89,9 @@ std::vector<WorkerLoad> BottleneckObjective::loads_of_suffixes(int position) con
   return loads;
 }
 
-double BottleneckObjective::price(const WorkerLoad& load, Rank rank) const { return cost().bottleneck_s(load, rank); }
+double BottleneckObjective::price(const ShareLoad& load, Rank rank) const { return cost().bottleneck_s(load, rank); }
 
-double BottleneckObjective::floor(const WorkerLoad& load, Rank rank) const {
+double BottleneckObjective::floor(const ShareLoad& load, Rank rank) const {
   // Compute only grows with the share; traffic may shrink.
   const RankSpec& spec = cost().cluster().ranks[at(rank)];
   return load.least_memory_bytes > spec.memory_bytes ? kInfinity : load.compute_s / spec.speed;
@@ -147,17 +141,15 @@ bool BottleneckObjective::hopeless(const Progress& progress, double limit) const
          (prefix_memory_[at(used)][state] > used * most_memory_ || suffix_memory_[state] > left * most_memory_);
 }
 
-double MemoryObjective::price(const WorkerLoad& load, Rank rank) const {
-  return share_of_rank(load.memory_bytes, rank);
-}
+double MemoryObjective::price(const ShareLoad& load, Rank rank) const { return share_of_rank(load.memory_bytes, rank); }
 
-double MemoryObjective::floor(const WorkerLoad& load, Rank rank) const {
+double MemoryObjective::floor(const ShareLoad& load, Rank rank) const {
   return share_of_rank(load.least_memory_bytes, rank);
 }
 
 double MemoryObjective::lower_bound() const {
   // Together as one worker, in the place that keeps the least stash, they hold no more than apart (see hopeless above).
-  const Seat least{.rank = 0, .position = workers() - 1, .workers = workers()};
+  const ShareSeat least{.rank = 0, .position = workers() - 1, .workers = workers()};
   const std::int64_t all = cost().load({0, layers(), 0, layers()}, least).memory_bytes;
   std::int64_t most_memory = 0;
   for (const RankSpec& rank : cost().cluster().ranks) most_memory = std::max(most_memory, rank.memory_bytes);

@@ -3,12 +3,9 @@
 #include <vector>
 
 #include "core/partition_cost.h"
+#include "optimizer/solver/problem.h"
 
 namespace sluice {
-
-/// Whether a worker's backward has the layers of its forward.
-enum class Cuts { joint, independent };
-[[nodiscard]] const char* to_string(Cuts cuts);
 
 /// Where a solver stands after some workers: who is next and what is done.
 struct Progress {
@@ -32,10 +29,10 @@ class Objective {
   [[nodiscard]] int ranks() const { return static_cast<int>(cost_->cluster().ranks.size()); }
 
   /// Infinite if the worker cannot be.
-  [[nodiscard]] virtual double price(const WorkerLoad& load, Rank rank) const = 0;
+  [[nodiscard]] virtual double price(const ShareLoad& load, Rank rank) const = 0;
 
   /// No share that contains this load's share costs less.
-  [[nodiscard]] virtual double floor(const WorkerLoad& load, Rank rank) const = 0;
+  [[nodiscard]] virtual double floor(const ShareLoad& load, Rank rank) const = 0;
 
   /// No solution costs less.
   [[nodiscard]] virtual double lower_bound() const = 0;
@@ -59,8 +56,8 @@ class BottleneckObjective : public Objective {
   ///   joint ones meet L+1 and do without.
   BottleneckObjective(const PartitionCost& cost, int workers, Cuts cuts = Cuts::independent);
 
-  [[nodiscard]] double price(const WorkerLoad& load, Rank rank) const override;
-  [[nodiscard]] double floor(const WorkerLoad& load, Rank rank) const override;
+  [[nodiscard]] double price(const ShareLoad& load, Rank rank) const override;
+  [[nodiscard]] double floor(const ShareLoad& load, Rank rank) const override;
   [[nodiscard]] double lower_bound() const override;
   [[nodiscard]] LayerId least_backward_done(const Progress& progress, double limit) const override;
   [[nodiscard]] bool hopeless(const Progress& progress, double limit) const override;
@@ -70,8 +67,8 @@ class BottleneckObjective : public Objective {
 
   void tabulate_bounds();
   [[nodiscard]] bool memory_may_bind() const;
-  [[nodiscard]] std::vector<WorkerLoad> loads_of_prefixes(int position) const;
-  [[nodiscard]] std::vector<WorkerLoad> loads_of_suffixes(int position) const;
+  [[nodiscard]] std::vector<ShareLoad> loads_of_prefixes(int position) const;
+  [[nodiscard]] std::vector<ShareLoad> loads_of_suffixes(int position) const;
   [[nodiscard]] double remaining_s(const Progress& progress) const;
 
   std::vector<std::vector<double>> speed_;  ///< [rank][n]: of the n fastest among ranks [rank, N), summed
@@ -85,8 +82,8 @@ class BottleneckObjective : public Objective {
 class MemoryObjective : public Objective {
  public:
   using Objective::Objective;
-  [[nodiscard]] double price(const WorkerLoad& load, Rank rank) const override;
-  [[nodiscard]] double floor(const WorkerLoad& load, Rank rank) const override;
+  [[nodiscard]] double price(const ShareLoad& load, Rank rank) const override;
+  [[nodiscard]] double floor(const ShareLoad& load, Rank rank) const override;
   [[nodiscard]] double lower_bound() const override;
   [[nodiscard]] LayerId least_backward_done(const Progress&, double) const override { return 0; }
   [[nodiscard]] bool hopeless(const Progress&, double) const override { return false; }

@@ -21,7 +21,7 @@ namespace {
 /// The largest of price(load, rank) over the workers that have work.
 template <typename Price>
 double largest(const PartitionCost& cost, const Partition& partition, const Price& price) {
-  Seat seat{.workers = used_workers(partition)};
+  ShareSeat seat{.workers = used_workers(partition)};
   double most = 0;
   for (seat.rank = 0; seat.rank < partition.workers(); ++seat.rank) {
     const Share share = share_of(partition, seat.rank);
@@ -36,11 +36,11 @@ double largest(const PartitionCost& cost, const Partition& partition, const Pric
 
 double price(const Objective& objective, const Partition& partition) {
   return largest(objective.cost(), partition,
-                 [&](const WorkerLoad& load, Rank rank) { return objective.price(load, rank); });
+                 [&](const ShareLoad& load, Rank rank) { return objective.price(load, rank); });
 }
 
 double bottleneck_s(const PartitionCost& cost, const Partition& partition) {
-  return largest(cost, partition, [&](const WorkerLoad& load, Rank rank) { return cost.bottleneck_s(load, rank); });
+  return largest(cost, partition, [&](const ShareLoad& load, Rank rank) { return cost.bottleneck_s(load, rank); });
 }
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-struct Solution {
+struct PartitionSolution {
   Partition partition;  ///< one interval pair per rank of the cluster, empty for ranks without work
   int workers = 0;      ///< ranks with work
   double price = std::numeric_limits<double>::infinity();
@@ -18,12 +18,12 @@ struct Solution {
 /// The best partition over exactly objective.workers() workers that have work, below
 /// `limit`; nothing if there is none. Exact, by dynamic programming over
 /// (forward prefix, backward prefix, workers used, rank).
-[[nodiscard]] std::optional<Solution> solve_dp(const Objective& objective, Cuts cuts,
-                                               double limit = std::numeric_limits<double>::infinity());
+[[nodiscard]] std::optional<PartitionSolution> solve_dp(const Objective& objective, Cuts cuts,
+                                                        double limit = std::numeric_limits<double>::infinity());
 
 /// The same by trying every partition: the oracle for tiny cases.
 /// @throws Error (infeasible) when there are too many to try.
-[[nodiscard]] std::optional<Solution> solve_exhaustively(const Objective& objective, Cuts cuts);
+[[nodiscard]] std::optional<PartitionSolution> solve_exhaustively(const Objective& objective, Cuts cuts);
 
 /// Largest price over the workers of a partition.
 [[nodiscard]] double price(const Objective& objective, const Partition& partition);

@@ -213,6 +213,8 @@ void Executor::start_multicast(const Instruction& instruction) {
     case Payload::gradient:
       data = value({Payload::gradient, transfer.tensor, transfer.stage}, instruction.microbatch);
       break;
+    case Payload::weight_gradients:  // require_executable refuses them
+      break;
   }
   // One event serves both ends: at the root the payload is computed, elsewhere
   // the slot's last reader has run, once everything enqueued so far is done.

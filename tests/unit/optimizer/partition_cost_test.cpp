@@ -75,7 +75,7 @@ TEST(PartitionCost, counts_traffic_as_defined) {
     const Cluster cluster = random.cluster(2, true);
     const PartitionCost cost(profile, cluster, "1f1b", microbatches, false);
     const Share share = random_share(random, layers);
-    const WorkerLoad load = cost.load(share, {});
+    const ShareLoad load = cost.load(share, {});
     const Bytes expected = traffic_by_definition(profile, share, microbatches);
     EXPECT_NEAR(load.received_bytes, expected.received, 1e-9) << "seed " << seed;
     EXPECT_NEAR(load.sent_bytes, expected.sent, 1e-9) << "seed " << seed;
@@ -91,14 +91,14 @@ TEST(PartitionCost, a_tally_that_wanders_agrees_with_one_built_at_once) {
     const PartitionCost cost(profile, cluster, "1f1b", 3, false);
     ShareTally tally(cost);
     for (int i = 0; i < 20; ++i) {
-      const Seat seat{0, random.between(0, 3), 4};
+      const ShareSeat seat{0, random.between(0, 3), 4};
       const Share share = random_share(random, layers);
       tally.restart(seat, share.forward_begin, share.backward_begin);
       while (tally.share().backward_end < layers) tally.grow_backward();
       while (tally.share().forward_end < layers) tally.grow_forward();
       while (tally.share().backward_end > share.backward_end) tally.shrink_backward();
       while (tally.share().forward_end > share.forward_end) tally.shrink_forward();
-      const WorkerLoad wandered = tally.load(), direct = cost.load(share, seat);
+      const ShareLoad wandered = tally.load(), direct = cost.load(share, seat);
       EXPECT_EQ(wandered.memory_bytes, direct.memory_bytes) << "seed " << seed;
       EXPECT_EQ(wandered.received_bytes, direct.received_bytes) << "seed " << seed;
       EXPECT_EQ(wandered.sent_bytes, direct.sent_bytes) << "seed " << seed;
@@ -113,17 +113,17 @@ TEST(PartitionCost, the_update_counts_once_a_step_and_speed_divides_compute) {
   Cluster cluster = uniform_cluster(1, 1, {}, {});
   cluster.ranks[0].speed = 2;
   const PartitionCost cost(profile, cluster, "gpipe", 4, false);
-  const WorkerLoad load = cost.load({0, 1, 0, 1}, {});
+  const ShareLoad load = cost.load({0, 1, 0, 1}, {});
   EXPECT_DOUBLE_EQ(load.compute_s, 1 + 2 + 3 + 8.0 / 4);
   EXPECT_DOUBLE_EQ(cost.bottleneck_s(load, 0), 4);
 }
 
 TEST(PartitionCost, stashes_follow_the_schedule) {
-  EXPECT_EQ(microbatches_in_flight("gpipe", 8, 4, 3), 8);
-  EXPECT_EQ(microbatches_in_flight("1f1b", 8, 4, 0), 4);
-  EXPECT_EQ(microbatches_in_flight("1f1b", 8, 4, 3), 1);
-  EXPECT_EQ(microbatches_in_flight("1f1b", 2, 4, 0), 2);
-  EXPECT_EQ(microbatches_in_flight("sequential", 8, 1, 0), 1);
+  EXPECT_EQ(share_in_flight("gpipe", 8, 4, 3), 8);
+  EXPECT_EQ(share_in_flight("1f1b", 8, 4, 0), 4);
+  EXPECT_EQ(share_in_flight("1f1b", 8, 4, 3), 1);
+  EXPECT_EQ(share_in_flight("1f1b", 2, 4, 0), 2);
+  EXPECT_EQ(share_in_flight("sequential", 8, 1, 0), 1);
 }
 
 std::vector<int> random_bounds(RandomCase& random, int workers, int layers) {
@@ -146,7 +146,7 @@ TEST(PartitionCost, memory_covers_what_the_built_plan_holds) {
     const std::string schedule = random.chance(0.7) ? "1f1b" : "gpipe";
     const Plan plan = build_plan({profile, cluster, schedule, microbatches, partition});
     const PartitionCost cost(profile, cluster, schedule, microbatches, false);
-    Seat seat{0, 0, used_workers(partition)};
+    ShareSeat seat{0, 0, used_workers(partition)};
     for (; seat.rank < workers; ++seat.rank) {
       const Share share = share_of(partition, seat.rank);
       if (share.empty()) continue;

@@ -11,12 +11,12 @@ namespace {
 
 using testing::RandomCase;
 
-double price_of(const std::optional<Solution>& solution) {
+double price_of(const std::optional<PartitionSolution>& solution) {
   return solution ? solution->price : std::numeric_limits<double>::infinity();
 }
 
 /// Bounds ascend from 0 to L, and the solution's figures are those of its partition.
-void expect_sound(const Objective& objective, const std::optional<Solution>& solution) {
+void expect_sound(const Objective& objective, const std::optional<PartitionSolution>& solution) {
   if (!solution) return;
   for (const auto* bounds : {&solution->partition.forward_bounds, &solution->partition.backward_bounds}) {
     ASSERT_EQ(std::ssize(*bounds), objective.ranks() + 1);
