@@ -108,12 +108,19 @@ struct Program {
 
 /// Figures of a candidate, as the optimizer judged it.
 struct PlanFigures {
-  std::string cuts;          ///< "joint", "independent" or "three"
-  std::string forward_cuts;  ///< positions "3,7", one less than the workers; empty with one worker
-  std::string backward_cuts;
-  int workers = 0;
-  double bottleneck_s = 0;
+  std::string cuts = {};          ///< "joint", "independent" or "three"
+  std::string forward_cuts = {};  ///< positions "3,7", one less than the workers; "-" where stages are no intervals
+  std::string backward_cuts = {};
+  std::string weight_cuts = {};  ///< of backward-weight; empty unless there are three cut vectors
+  std::string replicas = {};     ///< ranks of each worker: "2,1,1"
+  int workers = 0;               ///< that have work
+  int recomputed_layers = 0;     ///< layers that run forward twice
+  std::int64_t microbatch = 0;
+  int microbatches = 0;
+  double bottleneck_s = 0;    ///< per micro-batch
+  std::string bound_by = {};  ///< the busiest resource: "compute of rank 3", "link of rank 1", "NIC of node01"
   double step_s = 0;
+  std::int64_t peak_memory_bytes = 0;  ///< of the rank that holds most
   bool operator==(const PlanFigures&) const = default;
 };
 
@@ -134,8 +141,9 @@ struct Plan {
   std::vector<Transfer> transfers;
   std::vector<Program> programs;
 
-  std::string method;  ///< "dp", "exhaustive", "fixed"
-  std::string status;  ///< "optimal", "feasible"
+  std::string method;        ///< "dp", "ilp", "exhaustive", "fixed"
+  std::string status;        ///< "optimal", "feasible" or "timed out": how good its bottleneck is proven to be
+  double lower_bound_s = 0;  ///< no plan of the search space has a smaller bottleneck
   PlanFigures figures;
   std::vector<PlanFigures> runners_up;
   std::map<std::string, std::string> options;  ///< the resolved options that made it

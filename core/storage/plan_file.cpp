@@ -63,12 +63,19 @@ void list_columns(Table table) {
 
 template <typename Table>
 void candidate_columns(Table table) {
-  table.string("cuts", &PlanFigures::cuts, "joint or independent");
-  table.string("forward_cuts", &PlanFigures::forward_cuts, "first layers of workers 1, 2, ...");
-  table.string("backward_cuts", &PlanFigures::backward_cuts, "first layers of workers 1, 2, ...");
+  table.string("cuts", &PlanFigures::cuts, "joint, independent or three");
+  table.string("forward_cuts", &PlanFigures::forward_cuts, "first layers of workers 1, 2, ...; - if no intervals");
+  table.string("backward_cuts", &PlanFigures::backward_cuts, "first layers of workers 1, 2, ...; - if no intervals");
+  table.string("weight_cuts", &PlanFigures::weight_cuts, "likewise of backward-weight, if it has its own");
+  table.string("replicas", &PlanFigures::replicas, "ranks of workers 0, 1, ...");
   table.number("workers", &PlanFigures::workers, {"1", "workers used"});
+  table.number("recomputed_layers", &PlanFigures::recomputed_layers, {"1", "layers that run forward twice"});
+  table.number("microbatch", &PlanFigures::microbatch, {"1", "samples"});
+  table.number("microbatches", &PlanFigures::microbatches, {"1", "per step"});
   table.number("bottleneck_s", &PlanFigures::bottleneck_s, {"s", "per micro-batch"});
+  table.string("bound_by", &PlanFigures::bound_by, "the busiest resource");
   table.number("step_s", &PlanFigures::step_s, {"s", "simulated step"});
+  table.number("peak_memory_bytes", &PlanFigures::peak_memory_bytes, {"B", "of the rank that holds most"});
 }
 
 std::int64_t instruction_count(const Plan& plan) {
@@ -159,6 +166,7 @@ void write_plan(const GroupWriter& group, const Plan& plan) {
   group.attribute("receive_ahead", plan.receive_ahead);
   group.attribute("method", plan.method);
   group.attribute("status", plan.status);
+  group.attribute("lower_bound_s", plan.lower_bound_s);
   group.attribute("digest", hexadecimal(digest(plan)));
   write_profile(group.group("profile"), plan.profile);
   write_cluster(group.group("cluster"), plan.cluster);
@@ -178,6 +186,7 @@ Plan read_plan(const GroupReader& group) {
   plan.receive_ahead = group.integer_attribute<int>("receive_ahead");
   plan.method = group.text_attribute("method");
   plan.status = group.text_attribute("status");
+  plan.lower_bound_s = group.real_attribute("lower_bound_s");
   plan.profile = read_profile(group.group("profile"));
   plan.cluster = read_cluster(group.group("cluster"));
   read_element_types(group, plan);

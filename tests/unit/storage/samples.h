@@ -97,8 +97,21 @@ inline Plan sample_plan() {
                    {"evaluate", {{}, {{Op::load_labels, kNone, kNone, 1}}}}};
   plan.method = "dp";
   plan.status = "optimal";
-  plan.figures = {"independent", "1", "2", 2, 0.25, 0.5};
-  plan.runners_up = {{"joint", "1", "1", 2, 0.3, 0.6}, {"joint", "", "", 1, 0.5, 0.5}};
+  plan.lower_bound_s = 0.2;
+  plan.figures = {.cuts = "three",
+                  .forward_cuts = "1",
+                  .backward_cuts = "2",
+                  .weight_cuts = "1",
+                  .replicas = "2,1",
+                  .workers = 2,
+                  .recomputed_layers = 1,
+                  .microbatch = 4,
+                  .microbatches = 3,
+                  .bottleneck_s = 0.25,
+                  .bound_by = "NIC of node0",
+                  .step_s = 0.5,
+                  .peak_memory_bytes = 7};
+  plan.runners_up = {{.cuts = "joint", .workers = 1, .bottleneck_s = 0.5}, {.cuts = "joint", .step_s = 1}};
   plan.options = {{"schedule", "1f1b"}, {"objective", ""}};
   return plan;
 }
