@@ -22,6 +22,7 @@ struct RankSpec {
   int node = 0;
   double speed = 1;  ///< compute times are divided by it
   std::int64_t memory_bytes = kUnlimitedMemory;
+  bool host = false;  ///< a CPU beside accelerators: layers take LayerCost::host_s here
   bool operator==(const RankSpec&) const = default;
 };
 

@@ -41,6 +41,9 @@ void validate_layer(const Layer& layer) {
     for (const std::int64_t extent : shape)
       if (extent < 1 || extent > kMostBytes)
         throw bad_input(text("layer ", layer.name, ": extent ", extent, " of its shape is not in 1 to ", kMostBytes));
+  if (layer.colocation < kNone)
+    throw bad_input(
+        text("layer ", layer.name, ": co-location class ", layer.colocation, ", expected at least ", kNone));
   for (const Parameter& parameter : layer.parameters)
     for (const std::int64_t extent : parameter.shape)
       if (extent < 1)
@@ -198,6 +201,9 @@ std::uint64_t fingerprint(const Model& model) {
       hash.add(parameter.name);
       for (const std::int64_t extent : parameter.shape) hash.add(extent);
     }
+    if (!layer.backward && layer.colocation == kNone) continue;  // fingerprints made before these existed stay
+    hash.add(static_cast<std::int64_t>(layer.backward));
+    hash.add(static_cast<std::int64_t>(layer.colocation));
   }
   for (const LayerNeeds& needs : model.needs)
     for (const auto* reads : {&needs.forward, &needs.backward_input, &needs.backward_weight}) {

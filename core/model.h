@@ -51,6 +51,8 @@ struct Layer {
   std::int64_t kernel = 0, stride = 0, padding = 0;  ///< square windows
   double dropout_probability = 0;
   std::vector<Parameter> parameters;
+  bool backward = false;   ///< a node of a foreign graph's backward pass, which is a layer of its own there
+  int colocation = kNone;  ///< layers with the same number want the same device; kNone: free
   bool operator==(const Layer&) const = default;
 };
 

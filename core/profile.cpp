@@ -23,6 +23,7 @@ void validate(const Layer& layer, const LayerCost& cost) {
   check("parameter_bytes", cost.parameter_bytes, kMostBytes);
   check("packed_bytes", cost.packed_bytes, kMostBytes);
   check("workspace_bytes", cost.workspace_bytes, kMostBytes);
+  check("host_s", cost.host_s, kMostSeconds);
   check("flops", cost.flops, std::numeric_limits<double>::max());
   if (layer.kind != LayerKind::foreign && cost.parameter_bytes != parameter_bytes(layer))
     throw bad_input(text("layer ", layer.name, " has ", parameter_bytes(layer),
@@ -41,6 +42,7 @@ void validate(const Profile& profile) {
     validate(profile.model.layers[layer], profile.costs[layer]);
   for (const int count : {profile.threads, profile.concurrent_ranks})
     if (count < 0) throw bad_input(text("threads or concurrent_ranks is ", count, ", expected at least 0"));
+  if (profile.cluster) validate(*profile.cluster);
 }
 
 }  // namespace sluice

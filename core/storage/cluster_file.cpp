@@ -12,6 +12,7 @@ void rank_columns(Table table) {
   table.number("node", &RankSpec::node, {"1", "row of the rank's node in nodes"});
   table.number("speed", &RankSpec::speed, {"1", "compute times are divided by it"});
   table.number("memory_bytes", &RankSpec::memory_bytes, {"B", "2^63 - 1: unlimited"});
+  table.later_number("host", &RankSpec::host, {"1", "1: a CPU beside accelerators; missing: 0"});
 }
 
 template <typename Table>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/index.h"
+#include "core/storage/cluster_file.h"
 #include "core/storage/in_file.h"
 #include "core/storage/table.h"
 #include "core/text.h"
@@ -21,6 +22,8 @@ void layer_columns(Table table) {
   table.number("stride", &Layer::stride, {"1", "stride of the window"});
   table.number("padding", &Layer::padding, {"1", "padding on each side"});
   table.number("dropout_probability", &Layer::dropout_probability, {"1", "probability that a value is dropped"});
+  table.later_number("backward", &Layer::backward, {"1", "1: node of a foreign graph's backward pass; missing: 0"});
+  table.later_number("colocation", &Layer::colocation, {"1", "equal numbers want one device; -1 or missing: free"});
 }
 
 /// Parameters of all layers, in one table.
@@ -65,9 +68,13 @@ void cost_columns(Table table) {
   table.number("backward_weight_spread_s", &LayerCost::backward_weight_spread_s, {"s", spread + "backward_weight_s"});
   table.number("update_s", &LayerCost::update_s, {"s", "weight update, once per step"});
   table.number("parameter_bytes", &LayerCost::parameter_bytes, {"B", "float32 masters"});
-  table.number("packed_bytes", &LayerCost::packed_bytes, {"B", "copies of the weights in the kernels' layouts"});
+  table.number("packed_bytes", &LayerCost::packed_bytes,
+               {"B", "memory beside the parameters, as copies of the weights in the kernels' layouts"});
   table.number("workspace_bytes", &LayerCost::workspace_bytes, {"B", "scratch during one call"});
   table.number("flops", &LayerCost::flops, {"1", "operations of forward per micro-batch; 0 if unknown"});
+  table.later_number("host_s", &LayerCost::host_s,
+                     {"s", "forward per micro-batch on a host CPU; 0 or missing: unknown"});
+  table.later_number("host_only", &LayerCost::host_only, {"1", "1: accelerators cannot run it; missing: 0"});
 }
 
 std::vector<ParameterRow> parameter_rows(const Model& model) {
@@ -120,6 +127,7 @@ void write_profile(const GroupWriter& group, const Profile& profile) {
   group.attribute("concurrent_ranks", profile.concurrent_ranks);
   write_model(group.group("model"), profile.model);
   cost_columns(TableWriter(group, "costs", profile.costs));
+  if (profile.cluster) write_cluster(group.group("cluster"), *profile.cluster);
 }
 
 Profile read_profile(const GroupReader& group) {
@@ -130,6 +138,7 @@ Profile read_profile(const GroupReader& group) {
   profile.concurrent_ranks = group.integer_attribute<int>("concurrent_ranks");
   profile.model = read_model(group.group("model"));
   cost_columns(TableReader(group, "costs", profile.costs));
+  if (group.has("cluster")) profile.cluster = read_cluster(group.group("cluster"));
   return profile;
 }
 

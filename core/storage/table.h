@@ -40,6 +40,12 @@ class TableWriter {
     group_.column(name, values, meaning);
   }
 
+  /// A column that older files lack.
+  template <typename Field>
+  void later_number(const std::string& name, Field field, const Meaning& meaning) {
+    number(name, field, meaning);
+  }
+
   template <typename Field>
   void string(const std::string& name, Field field, const std::string& description) {
     std::vector<std::string> values;
@@ -91,6 +97,12 @@ class TableReader {
       if (std::is_same_v<Value, bool> && value > 1) group_.refuse(name, text("holds ", +value, ", expected 0 or 1"));
       return static_cast<Value>(value);
     });
+  }
+
+  /// Where the column is missing, all rows keep the field's default. Not the first column.
+  template <typename Field>
+  void later_number(const std::string& name, Field field, const Meaning& meaning) {
+    if (group_.has(name)) number(name, field, meaning);
   }
 
   template <typename Field>

@@ -130,6 +130,20 @@ TEST_F(BadFiles, with_an_unknown_dataset_are_read_all_the_same) {
   EXPECT_EQ(read_profile(path), sample_profile());
 }
 
+TEST_F(BadFiles, made_before_later_columns_existed_are_read_with_their_defaults) {
+  edit(path, [](hid_t file) {
+    for (const char* name : {"costs/host_s", "costs/host_only", "cluster/ranks/host"})
+      EXPECT_GE(H5Ldelete(file, name, H5P_DEFAULT), 0) << name;
+  });
+  Profile expected = sample_profile();
+  for (LayerCost& cost : expected.costs) cost.host_s = 0, cost.host_only = false;
+  for (RankSpec& rank : expected.cluster->ranks) rank.host = false;
+  EXPECT_EQ(read_profile(path), expected);
+  edit(path, [](hid_t file) { EXPECT_GE(H5Ldelete(file, "cluster", H5P_DEFAULT), 0); });
+  expected.cluster.reset();
+  EXPECT_EQ(read_profile(path), expected);
+}
+
 TEST_F(BadFiles, without_a_column) {
   expect_profile_refused([](hid_t file) { H5Ldelete(file, "costs/update_s", H5P_DEFAULT); },
                          {path, "/costs/update_s", "missing"});

@@ -37,7 +37,9 @@ inline Model sample_model() {
                    .description = "softmax",
                    .input_shape = {3456},
                    .output_shape = {2},
-                   .parameters = {}}};
+                   .parameters = {},
+                   .backward = true,
+                   .colocation = 7}};
   model.tensors = {{"images", kDataset, TensorKind::input, ElementType::float32, 12544},
                    {"labels", kDataset, TensorKind::labels, ElementType::int32, 16},
                    {"conv1.output", 0, TensorKind::output, ElementType::bfloat16, 27648},
@@ -47,26 +49,27 @@ inline Model sample_model() {
   return model;
 }
 
+inline Cluster sample_cluster() {
+  Cluster cluster;
+  cluster.ranks = {{0, 1.5, 1 << 30}, {1, 0.75, kUnlimitedMemory, true}};
+  cluster.node_names = {"alpha", "beta"};
+  cluster.intra_node = {1e-7, 1e10};
+  cluster.inter_node = {2e-6, std::numeric_limits<double>::infinity()};
+  return cluster;
+}
+
 inline Profile sample_profile() {
   Profile profile;
   profile.model = sample_model();
-  profile.costs = {{1e-3, 2e-3, 3e-3, 1e-5, 2e-5, 3e-5, 4e-5, 624, 1024, 4096, 1.5e6},
+  profile.costs = {{1e-3, 2e-3, 3e-3, 1e-5, 2e-5, 3e-5, 4e-5, 624, 1024, 4096, 1.5e6, 0.25, true},
                    {4e-4, 5e-4, 0, 1e-6, 2e-6, 0, 0, 0, 0, 0, 0},
                    {1.0 / 3, 5e-300, 0, 0, 0, 0, 0, 0, 0, 128, 7}};
   profile.split_backward = false;
   profile.device = "host, oneDNN 2.6.3";
   profile.threads = 2;
   profile.concurrent_ranks = 3;
+  profile.cluster = sample_cluster();
   return profile;
-}
-
-inline Cluster sample_cluster() {
-  Cluster cluster;
-  cluster.ranks = {{0, 1.5, 1 << 30}, {1, 0.75, kUnlimitedMemory}};
-  cluster.node_names = {"alpha", "beta"};
-  cluster.intra_node = {1e-7, 1e10};
-  cluster.inter_node = {2e-6, std::numeric_limits<double>::infinity()};
-  return cluster;
 }
 
 inline Plan sample_plan() {
