@@ -23,8 +23,8 @@
 /// ranks need it. The same for the gradient of a tensor: the partial sums made
 /// on the one side and wanted on the other are counted as one.
 /// - A tensor (output or auxiliary, never the dataset's) is made by the owner of its
-///   producer's forward, and needed by the owners of forwards, backwards and recomputes that read
-///   it, except where a recompute stage of the same rank makes it again.
+///   producer's forward, and needed by the owners of forwards that read it, and of backwards and
+///   recomputes that read it unless a recompute stage of the same rank makes it again.
 /// - Its gradient is made by the owners of the backward(-input) of layers whose forward reads it
 ///   and wanted by the owners of its producer's backward, or backward-input and backward-weight.
 /// - The updated weights of a layer, once a step: made by the owners of its backward(-weight),

@@ -1,0 +1,295 @@
+#include "core/stage_pricing.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "core/index.h"
+#include "core/worker_cost.h"
+
+namespace sluice {
+namespace {
+
+/// Stages by the layers that lie in them; `backward` stands for both backward works.
+struct StagesOfLayers {
+  std::vector<const Stage*> forward, backward_input, backward_weight;
+  std::vector<std::vector<const Stage*>> recompute;
+
+  StagesOfLayers(const Model& model, const std::vector<Stage>& stages)
+      : forward(model.layers.size()),
+        backward_input(model.layers.size()),
+        backward_weight(model.layers.size()),
+        recompute(model.layers.size()) {
+    for (const Stage& stage : stages)
+      for (const LayerId layer : stage.layers) {
+        const bool whole = stage.work == Work::backward;
+        if (stage.work == Work::forward) forward[at(layer)] = &stage;
+        if (stage.work == Work::backward_input || whole) backward_input[at(layer)] = &stage;
+        if (stage.work == Work::backward_weight || whole) backward_weight[at(layer)] = &stage;
+        if (stage.work == Work::recompute) recompute[at(layer)].push_back(&stage);
+      }
+  }
+};
+
+/// Share of the micro-batches m < M with m mod period = residue.
+double share_of(int residue, int period, int microbatches) {
+  return residue < microbatches ? ((microbatches - 1 - residue) / period + 1.0) / microbatches : 0;
+}
+
+double work_s(const LayerCost& cost, Work work) {
+  switch (work) {
+    case Work::forward:
+    case Work::recompute:
+      return cost.forward_s;
+    case Work::backward:
+      return cost.backward_input_s + cost.backward_weight_s;
+    case Work::backward_input:
+      return cost.backward_input_s;
+    case Work::backward_weight:
+      return cost.backward_weight_s;
+  }
+  return 0;
+}
+
+bool updates(Work work) { return work == Work::backward || work == Work::backward_weight; }
+
+class Accounts {
+ public:
+  Accounts(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages, const Pricing& pricing)
+      : profile_(profile), cluster_(cluster), stages_(stages), pricing_(pricing), of_(profile.model, stages) {
+    loads_.ranks.resize(cluster.ranks.size());
+    loads_.nodes.resize(cluster.node_names.size());
+  }
+
+  Loads take() {
+    for (const Stage& stage : stages_) count_compute(stage);
+    count_tensors();
+    for (LayerId layer = 0; layer < std::ssize(profile_.costs); ++layer) {
+      count_weights(layer);
+      count_all_reduce(layer);
+    }
+    count_memory();
+    return std::move(loads_);
+  }
+
+ private:
+  using Ranks = std::set<Rank>;
+  using Stages = std::vector<const Stage*>;
+
+  void count_compute(const Stage& stage) {
+    double microbatch_s = 0, update_s = 0;
+    for (const LayerId layer : stage.layers) {
+      microbatch_s += work_s(profile_.costs[at(layer)], stage.work);
+      if (updates(stage.work)) update_s += profile_.costs[at(layer)].update_s;
+    }
+    const int replicas = static_cast<int>(stage.owners.size());
+    for (int i = 0; i < replicas; ++i) {
+      const Rank rank = stage.owners[at(i)];
+      loads_.ranks[at(rank)].compute_s +=
+          (share_of(i, replicas, pricing_.microbatches) * microbatch_s + update_s / pricing_.microbatches) /
+          cluster_.ranks[at(rank)].speed;
+    }
+  }
+
+  void count_tensors() {
+    const Model& model = profile_.model;
+    const auto consumers = consumers_by_tensor(model);
+    std::vector<Stages> backward_readers(model.tensors.size());
+    for (LayerId layer = 0; layer < std::ssize(model.layers); ++layer) {
+      for (const TensorId t : model.needs[at(layer)].backward_input)
+        backward_readers[at(t)].push_back(of_.backward_input[at(layer)]);
+      for (const TensorId t : model.needs[at(layer)].backward_weight)
+        backward_readers[at(t)].push_back(of_.backward_weight[at(layer)]);
+    }
+    for (TensorId t = 0; t < std::ssize(model.tensors); ++t) {
+      if (model.tensors[at(t)].producer == kDataset) continue;
+      count_activation(t, consumers[at(t)], backward_readers[at(t)]);
+      if (has_gradient(model, t)) count_gradient(t, consumers[at(t)]);
+    }
+  }
+
+  void count_activation(TensorId tensor, const std::vector<LayerId>& consumers, const Stages& backward_readers) {
+    const Tensor& t = profile_.model.tensors[at(tensor)];
+    const Stages makers{of_.forward[at(t.producer)]};
+    const Stages& makers_again = of_.recompute[at(t.producer)];
+    Stages readers, readers_again = backward_readers;
+    for (const LayerId layer : consumers) {
+      readers.push_back(of_.forward[at(layer)]);
+      readers_again.insert(readers_again.end(), of_.recompute[at(layer)].begin(), of_.recompute[at(layer)].end());
+    }
+    for_each_residue({&makers, &makers_again, &readers, &readers_again}, [&](int m, double share) {
+      Ranks takers = owners(readers, m);
+      const Ranks has_it = owners(makers_again, m);
+      for (const Rank rank : owners(readers_again, m))
+        if (!has_it.contains(rank)) takers.insert(rank);
+      exchange(owners(makers, m), takers, share * static_cast<double>(t.bytes));
+    });
+  }
+
+  void count_gradient(TensorId tensor, const std::vector<LayerId>& consumers) {
+    const Tensor& t = profile_.model.tensors[at(tensor)];
+    const Stages takers{of_.backward_input[at(t.producer)], of_.backward_weight[at(t.producer)]};
+    Stages makers;
+    for (const LayerId layer : consumers) makers.push_back(of_.backward_input[at(layer)]);
+    for_each_residue({&makers, &takers}, [&](int m, double share) {
+      exchange(owners(makers, m), owners(takers, m), share * static_cast<double>(t.bytes));
+    });
+  }
+
+  void count_weights(LayerId layer) {
+    const std::vector<Rank>& makers = of_.backward_weight[at(layer)]->owners;
+    Stages users = of_.recompute[at(layer)];
+    users.insert(users.end(), {of_.forward[at(layer)], of_.backward_input[at(layer)]});
+    std::map<Rank, Ranks> served_by;
+    for (const Stage* stage : users)
+      for (const Rank user : stage->owners)
+        if (std::find(makers.begin(), makers.end(), user) == makers.end()) {
+          const auto near =
+              std::find_if(makers.begin(), makers.end(), [&](Rank maker) { return node_of(maker) == node_of(user); });
+          served_by[near != makers.end() ? *near : makers.front()].insert(user);
+        }
+    for (const auto& [maker, users_here] : served_by) exchange({maker}, users_here, per_step_bytes(layer));
+  }
+
+  void count_all_reduce(LayerId layer) {
+    std::vector<Rank> ring = of_.backward_weight[at(layer)]->owners;
+    std::sort(ring.begin(), ring.end(),
+              [&](Rank a, Rank b) { return std::pair(node_of(a), a) < std::pair(node_of(b), b); });
+    const auto members = static_cast<double>(ring.size());
+    for (std::size_t i = 0; i < ring.size() && ring.size() > 1; ++i)
+      exchange({ring[i]}, {ring[(i + 1) % ring.size()]}, 2 * (members - 1) / members * per_step_bytes(layer));
+  }
+
+  /// What a bound of memory_use() says of each rank: WorkerCost's, of all that the rank does.
+  void count_memory() {
+    const std::vector<int> replicas = replicas_by_position(stages_);
+    const auto ranks_from = [&](int position) {
+      return std::accumulate(replicas.begin() + position, replicas.end(), 0);
+    };
+    const WorkerCost cost(profile_, cluster_, pricing_);
+    for (Rank rank = 0; rank < std::ssize(loads_.ranks); ++rank) {
+      WorkerTally tally(cost);
+      int position = std::numeric_limits<int>::max(), owners = position;
+      for (const Stage& stage : stages_) {
+        if (!owns(rank, stage)) continue;
+        position = std::min(position, stage.index);
+        owners = std::min(owners, static_cast<int>(stage.owners.size()));
+        for (const LayerId layer : stage.layers) tally.add({layer, stage.work});
+      }
+      if (!tally.empty())
+        loads_.ranks[at(rank)].memory_bytes =
+            cost.memory_bytes(tally.load(), {owners, ranks_from(position), ranks_from(0)});
+    }
+  }
+
+  /// Moves bytes from those that make (parts of) something to those that need it, over all borders between.
+  void exchange(const Ranks& makers, const Ranks& takers, double bytes) {
+    std::set<int> nodes;
+    for (const Ranks* ranks : {&makers, &takers})
+      for (const Rank rank : *ranks) nodes.insert(node_of(rank));
+    for (const int node : nodes) {
+      const auto [makers_here, makers_outside] = split(makers, node);
+      const auto [takers_here, takers_outside] = split(takers, node);
+      const bool enters = !takers_here.empty() && !makers_outside.empty();
+      const bool leaves = !makers_here.empty() && !takers_outside.empty();
+      if (enters) loads_.nodes[at(node)].received_bytes += bytes;
+      if (leaves) loads_.nodes[at(node)].sent_bytes += bytes;
+      exchange_inside(makers_here, takers_here, enters, bytes);
+    }
+  }
+
+  /// Inside one node; what enters it comes to the lowest taker.
+  void exchange_inside(const Ranks& makers, const Ranks& takers, bool enters, double bytes) {
+    const auto others = [](const Ranks& ranks, Rank rank) { return ranks.size() > (ranks.contains(rank) ? 1u : 0u); };
+    Ranks here = makers;
+    here.insert(takers.begin(), takers.end());
+    for (const Rank rank : here) {
+      const bool is_taker = takers.contains(rank), is_lowest_taker = is_taker && rank == *takers.begin();
+      if (is_taker && (others(makers, rank) || (enters && !is_lowest_taker)))
+        loads_.ranks[at(rank)].received_bytes += bytes;
+      if (others(takers, rank) && (makers.contains(rank) || (enters && is_lowest_taker)))
+        loads_.ranks[at(rank)].sent_bytes += bytes;
+    }
+  }
+
+  std::pair<Ranks, Ranks> split(const Ranks& ranks, int node) const {
+    std::pair<Ranks, Ranks> here_and_outside;
+    for (const Rank rank : ranks)
+      (node_of(rank) == node ? here_and_outside.first : here_and_outside.second).insert(rank);
+    return here_and_outside;
+  }
+
+  /// Visits the kinds of micro-batches that these stages' owners tell apart, and the share of each.
+  template <typename Visit>
+  void for_each_residue(std::initializer_list<const Stages*> lists, const Visit& visit) const {
+    std::int64_t all = 1;
+    for (const Stages* stages : lists)
+      for (const Stage* stage : *stages)
+        if (all < pricing_.microbatches) all = std::lcm(all, std::ssize(stage->owners));
+    const int period = static_cast<int>(std::min<std::int64_t>(all, pricing_.microbatches));
+    for (int m = 0; m < period; ++m) visit(m, share_of(m, period, pricing_.microbatches));
+  }
+
+  static Ranks owners(const Stages& stages, int microbatch) {
+    Ranks ranks;
+    for (const Stage* stage : stages) ranks.insert(owner(*stage, microbatch));
+    return ranks;
+  }
+
+  [[nodiscard]] int node_of(Rank rank) const { return cluster_.ranks[at(rank)].node; }
+  [[nodiscard]] double per_step_bytes(LayerId layer) const {
+    return static_cast<double>(profile_.costs[at(layer)].parameter_bytes) / pricing_.microbatches;
+  }
+
+  const Profile& profile_;
+  const Cluster& cluster_;
+  const std::vector<Stage>& stages_;
+  const Pricing& pricing_;
+  const StagesOfLayers of_;
+  Loads loads_;
+};
+
+}  // namespace
+
+Loads loads_of(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages,
+               const Pricing& pricing) {
+  return Accounts(profile, cluster, stages, pricing).take();
+}
+
+Bottleneck bottleneck(const Cluster& cluster, const Loads& loads, const Pricing& pricing) {
+  Bottleneck busiest;
+  const auto consider = [&](double seconds, Resource resource, int where) {
+    if (seconds > busiest.seconds) busiest = {seconds, resource, where};
+  };
+  const auto link_s = [&](const auto& load, const LinkClass& link) {
+    return pricing.compute_only ? 0 : std::max(load.received_bytes, load.sent_bytes) / link.bandwidth_bytes_per_s;
+  };
+  for (Rank rank = 0; rank < std::ssize(loads.ranks); ++rank) {
+    const RankLoad& load = loads.ranks[at(rank)];
+    consider(load.compute_s, Resource::compute, rank);
+    consider(link_s(load, cluster.intra_node), Resource::rank_link, rank);
+    if (load.memory_bytes > cluster.ranks[at(rank)].memory_bytes)
+      consider(std::numeric_limits<double>::infinity(), Resource::memory, rank);
+  }
+  for (int node = 0; node < std::ssize(loads.nodes); ++node)
+    consider(link_s(loads.nodes[at(node)], cluster.inter_node), Resource::nic, node);
+  return busiest;
+}
+
+std::vector<int> replicas_by_position(const std::vector<Stage>& stages) {
+  std::vector<int> replicas;
+  for (const Stage& stage : stages) {
+    if (stage.index >= std::ssize(replicas)) replicas.resize(at(stage.index) + 1);
+    int& most = replicas[at(stage.index)];
+    most = std::max(most, static_cast<int>(stage.owners.size()));
+  }
+  return replicas;
+}
+
+int microbatches_in_flight(const Pricing& pricing, int ranks_from_here) {
+  if (pricing.schedule == "sequential") return 1;
+  return pricing.schedule == "gpipe" ? pricing.microbatches : std::min(pricing.microbatches, ranks_from_here);
+}
+
+}  // namespace sluice

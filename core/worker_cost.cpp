@@ -1,0 +1,309 @@
+#include "core/worker_cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace sluice {
+namespace {
+
+constexpr std::uint8_t kForward = 1, kBackwardInput = 2, kBackwardWeight = 4, kRecompute = 8;
+
+std::uint8_t bits_of(Work work) {
+  switch (work) {
+    case Work::forward:
+      return kForward;
+    case Work::backward:
+      return kBackwardInput | kBackwardWeight;
+    case Work::backward_input:
+      return kBackwardInput;
+    case Work::backward_weight:
+      return kBackwardWeight;
+    case Work::recompute:
+      return kRecompute;
+  }
+  return 0;
+}
+
+int rounded_up(int numerator, int denominator) { return (numerator + denominator - 1) / denominator; }
+
+std::vector<std::int64_t> workspace_bytes(const Profile& profile) {
+  std::vector<std::int64_t> bytes;
+  for (const LayerCost& cost : profile.costs) bytes.push_back(cost.workspace_bytes);
+  return bytes;
+}
+
+std::vector<std::int64_t> tensor_bytes(const Model& model) {
+  std::vector<std::int64_t> bytes;
+  for (const Tensor& tensor : model.tensors) bytes.push_back(tensor.bytes);
+  return bytes;
+}
+
+}  // namespace
+
+void WorkerCost::Meetings::add(const Meetings& other, int sign) {
+  made += sign * other.made;
+  made_again += sign * other.made_again;
+  read += sign * other.read;
+  read_again += sign * other.read_again;
+  stash_read += sign * other.stash_read;
+  stash_late += sign * other.stash_late;
+  wanted += sign * other.wanted;
+  wanted_late += sign * other.wanted_late;
+  summands += sign * other.summands;
+}
+
+WorkerCost::Sizes::Sizes(const std::vector<std::int64_t>& sizes) : distinct(sizes) {
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  for (const std::int64_t size : sizes)
+    number.push_back(static_cast<int>(std::lower_bound(distinct.begin(), distinct.end(), size) - distinct.begin()));
+}
+
+WorkerCost::WorkerCost(const Profile& profile, const Cluster& cluster, const Pricing& pricing)
+    : profile_(&profile),
+      cluster_(&cluster),
+      pricing_(pricing),
+      workspaces_(workspace_bytes(profile)),
+      gradients_(tensor_bytes(profile.model)) {
+  std::set<int> nodes;
+  for (const RankSpec& rank : cluster.ranks) nodes.insert(rank.node);
+  const bool inside = nodes.size() == 1, between = nodes.size() == cluster.ranks.size();
+  mixed_links_ = !inside && !between;
+  bandwidth_bytes_per_s_ = 0;
+  if (!between || inside) bandwidth_bytes_per_s_ += cluster.intra_node.bandwidth_bytes_per_s;
+  if (!inside) bandwidth_bytes_per_s_ += cluster.inter_node.bandwidth_bytes_per_s;
+  collect_touches();
+  count_ticks();
+}
+
+void WorkerCost::collect_touches() {
+  const Model& model = profile_->model;
+  const auto made = tensors_by_producer(model);
+  everywhere_.resize(model.tensors.size());
+  std::vector<Touch> list;
+  const auto touch = [&](TensorId tensor) -> Meetings& {
+    for (Touch& known : list)
+      if (known.tensor == tensor) return known.meetings;
+    return list.emplace_back(Touch{tensor, {}}).meetings;
+  };
+  const auto collect = [&](LayerWork work) {
+    const LayerNeeds& needs = model.needs[at(work.layer)];
+    const bool apart = work.work == Work::backward_weight;
+    const std::uint8_t bits = bits_of(work.work);
+    for (const TensorId t : made[at(work.layer)]) {
+      if (bits & kForward) touch(t).made = 1;
+      if (bits & kRecompute) touch(t).made_again = 1;
+      for (const std::uint8_t backward : {kBackwardInput, kBackwardWeight})
+        if ((bits & backward) && has_gradient(model, t)) touch(t).wanted += 1;
+      if (apart && has_gradient(model, t)) touch(t).wanted_late = 1;
+    }
+    for (const TensorId t : needs.forward) {
+      if (bits & kForward) touch(t).read = 1;
+      if (bits & kRecompute) touch(t).read_again = 1;
+      if ((bits & kBackwardInput) && has_gradient(model, t)) touch(t).summands = 1;
+    }
+    if (bits & kBackwardInput)
+      for (const TensorId t : needs.backward_input) touch(t).stash_read += 1;
+    if (bits & kBackwardWeight)
+      for (const TensorId t : needs.backward_weight) {
+        touch(t).stash_read += 1;
+        if (apart) touch(t).stash_late = 1;
+      }
+  };
+  for (LayerId layer = 0; layer < std::ssize(model.layers); ++layer)
+    for (int work = 0; work < 5; ++work) {
+      collect({layer, static_cast<Work>(work)});
+      first_touch_.push_back(touches_.size());
+      touches_.insert(touches_.end(), list.begin(), list.end());
+      if (static_cast<Work>(work) == Work::forward || static_cast<Work>(work) == Work::backward)
+        for (const Touch& t : list) everywhere_[at(t.tensor)].add(t.meetings, +1);
+      list.clear();
+    }
+  first_touch_.push_back(touches_.size());
+}
+
+void WorkerCost::count_ticks() {
+  double most_s = 0;  // of any worker, all forwards done twice
+  for (const LayerCost& cost : profile_->costs)
+    most_s += 2 * cost.forward_s + cost.backward_input_s + cost.backward_weight_s + cost.update_s;
+  if (most_s > 0) tick_s_ = std::ldexp(1, std::ilogb(most_s) - 60);
+  const auto ticks = [&](double seconds) { return static_cast<std::int64_t>(std::llround(seconds / tick_s_)); };
+  for (const LayerCost& cost : profile_->costs)
+    ticks_.push_back(
+        {ticks(cost.forward_s), ticks(cost.backward_input_s), ticks(cost.backward_weight_s), ticks(cost.update_s)});
+}
+
+double WorkerCost::busiest_share(const Seat& seat) const {
+  return static_cast<double>(rounded_up(pricing_.microbatches, seat.replicas)) / pricing_.microbatches;
+}
+
+double WorkerCost::compute_s(const WorkerLoad& load, const Seat& seat, double speed) const {
+  return (busiest_share(seat) * load.compute_s + load.update_s / pricing_.microbatches) / speed;
+}
+
+double WorkerCost::link_s(const WorkerLoad& load, const Seat& seat) const {
+  if (pricing_.compute_only) return 0;
+  const double share = busiest_share(seat), replicas = seat.replicas;
+  // On mixed links each replica may serve other nodes, so that none sends all weights.
+  const double weights_sent = mixed_links_ && seat.replicas > 1 ? 0 : load.weights_sent_bytes;
+  const double all_reduced = 2 * (replicas - 1) / replicas * load.updated_bytes;
+  const double received = share * load.received_bytes + load.weights_received_bytes / pricing_.microbatches;
+  const double sent = share * load.sent_bytes + weights_sent / pricing_.microbatches;
+  return (std::max(received, sent) + all_reduced / pricing_.microbatches) / bandwidth_bytes_per_s_;
+}
+
+std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) const {
+  const int microbatches = rounded_up(pricing_.microbatches, seat.replicas);
+  const auto in_flight = [&](int ranks) { return rounded_up(microbatches_in_flight(pricing_, ranks), seat.replicas); };
+  const int early_receives = 1 + Plan{}.receive_ahead;  // receives that have started before their data can come
+  const int own = in_flight(seat.ranks_from_here);
+  // Whoever sends has no more micro-batches in flight than the first worker.
+  const int arriving = std::min(microbatches, in_flight(seat.ranks) + early_receives);
+  const int gradient = std::min(microbatches, own + early_receives);
+  const int leaving = std::min(microbatches, 2);
+  const int later_workers = seat.ranks_from_here - seat.replicas;
+  // As doubles: exact below 2^53 bytes, and no overflow above.
+  const auto times = [](int count, std::int64_t bytes) { return count * static_cast<double>(bytes); };
+  const WorkerLoad::Holdings& held = load.holdings;
+  const double bytes = times(1, held.always) + times(own, held.stashed) +
+                       times(std::max(own, leaving), held.stashed_leaving) + times(arriving, held.arriving) +
+                       times(leaving, held.leaving) +
+                       gradient * std::min(times(later_workers, held.gradients), times(1, held.partial_gradients));
+  constexpr double kMost = 9e18;
+  return static_cast<std::int64_t>(std::min(bytes, kMost));
+}
+
+double WorkerCost::price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const {
+  if (memory_bytes(load, seat) > rank.memory_bytes) return std::numeric_limits<double>::infinity();
+  return std::max(compute_s(load, seat, rank.speed), link_s(load, seat));
+}
+
+void WorkerTally::Largest::count(int number, int sign) {
+  const std::size_t n = at(number);
+  counts_[n] += sign;
+  const std::uint64_t bit = std::uint64_t{1} << (n % 64);
+  words_[n / 64] = counts_[n] > 0 ? words_[n / 64] | bit : words_[n / 64] & ~bit;
+}
+
+int WorkerTally::Largest::number() const {
+  for (std::size_t w = words_.size(); w > 0; --w)
+    if (words_[w - 1] != 0) return static_cast<int>(64 * w) - 1 - std::countl_zero(words_[w - 1]);
+  return kNone;
+}
+
+WorkerTally::WorkerTally(const WorkerCost& cost)
+    : cost_(&cost),
+      works_of_(cost.profile_->model.layers.size()),
+      here_(cost.profile_->model.tensors.size()),
+      workspace_(cost.workspaces_.distinct.size()),
+      scratch_(cost.gradients_.distinct.size()) {}
+
+void WorkerTally::move(LayerWork work, int sign) {
+  works_ += sign;
+  count_times(work, sign);
+  count_layer(work.layer, -1);
+  works_of_[at(work.layer)] ^= bits_of(work.work);
+  count_layer(work.layer, +1);
+  for (const WorkerCost::Touch& touch : cost_->touches(work)) {
+    count_tensor(touch.tensor, -1);
+    here_[at(touch.tensor)].add(touch.meetings, sign);
+    count_tensor(touch.tensor, +1);
+  }
+}
+
+void WorkerTally::count_times(LayerWork work, int sign) {
+  const WorkerCost::LayerTicks& ticks = cost_->ticks_[at(work.layer)];
+  const std::uint8_t bits = bits_of(work.work);
+  if (bits & (kForward | kRecompute)) compute_ticks_ += sign * ticks.forward;
+  if (bits & kBackwardInput) compute_ticks_ += sign * ticks.backward_input;
+  if (bits & kBackwardWeight) {
+    compute_ticks_ += sign * ticks.backward_weight;
+    update_ticks_ += sign * ticks.update;
+  }
+}
+
+void WorkerTally::count_layer(LayerId layer, int sign) {
+  const std::uint8_t works = works_of_[at(layer)];
+  if (works == 0) return;
+  const LayerCost& cost = cost_->profile_->costs[at(layer)];
+  const std::int64_t weights = sign * cost.parameter_bytes;
+  total_.holdings.always += weights + sign * cost.packed_bytes;
+  if (works & kBackwardWeight) {
+    total_.updated += weights;
+    total_.holdings.always += 2 * weights;  // gradients and momentum
+    if ((works & (kForward | kBackwardInput)) != (kForward | kBackwardInput)) total_.weights_sent += weights;
+  } else {
+    total_.weights_received += weights;
+  }
+  workspace_.count(cost_->workspaces_.number[at(layer)], sign);
+}
+
+void WorkerTally::count_tensor(TensorId tensor, int sign) {
+  const WorkerCost::Meetings& here = here_[at(tensor)];
+  const WorkerCost::Meetings& all = cost_->everywhere_[at(tensor)];
+  const Tensor& t = cost_->profile_->model.tensors[at(tensor)];
+  const std::int64_t bytes = sign * t.bytes;
+  WorkerLoad::Holdings& held = total_.holdings;
+
+  const bool made = here.made > 0, made_again = here.made_again > 0;
+  const bool stash_read = here.stash_read + here.read_again > 0;
+  const bool arrives = !made && t.producer != kDataset && (here.read > 0 || (stash_read && !made_again));
+  const bool leaves_for_forwards = made && here.read < all.read;
+  const bool leaves = leaves_for_forwards || (made && here.stash_read < all.stash_read);
+  if (arrives) total_.received += bytes;
+  if (leaves) total_.sent += bytes;
+  if (leaves_for_forwards) total_.least_sent += bytes;
+
+  if (made_again) (here.stash_late > 0 ? held.arriving : held.always) += bytes;
+  if (arrives || (here.stash_late > 0 && !made_again))
+    held.arriving += bytes;
+  else if (stash_read && !made_again)
+    (leaves ? held.stashed_leaving : held.stashed) += bytes;
+  else if (leaves)
+    held.leaving += bytes;
+  else if ((made || here.read > 0) && !made_again)
+    held.always += bytes;
+
+  const int summands_elsewhere = here.wanted > 0 ? all.summands - here.summands : 0;
+  const bool gradient_leaves = here.summands > 0 && here.wanted < all.wanted;
+  const bool gradient_stays = here.summands > 0 && here.wanted > 0;
+  if (summands_elsewhere > 0) total_.received += bytes;
+  if (gradient_leaves) {
+    total_.sent += bytes;
+    total_.least_sent += bytes;
+  }
+  if (here.wanted_late > 0) {
+    held.arriving += bytes * (summands_elsewhere + (here.summands > 0 ? 1 : 0));
+  } else {
+    if (summands_elsewhere > 0) held.gradients += bytes;
+    held.partial_gradients += bytes * summands_elsewhere;
+    if (gradient_leaves) held.leaving += bytes;
+  }
+  if (gradient_stays) scratch_.count(cost_->gradients_.number[at(tensor)], sign);
+}
+
+WorkerLoad WorkerTally::load() const {
+  const auto largest = [](const Largest& present, const WorkerCost::Sizes& sizes) {
+    const int number = present.number();
+    return number == kNone ? 0 : sizes.distinct[at(number)];
+  };
+  const auto seconds = [&](std::int64_t ticks) { return static_cast<double>(ticks) * cost_->tick_s_; };
+  WorkerLoad load;
+  load.compute_s = seconds(compute_ticks_);
+  load.update_s = seconds(update_ticks_);
+  load.received_bytes = static_cast<double>(total_.received);
+  load.sent_bytes = static_cast<double>(total_.sent);
+  load.least_sent_bytes = static_cast<double>(total_.least_sent);
+  load.weights_received_bytes = static_cast<double>(total_.weights_received);
+  load.weights_sent_bytes = static_cast<double>(total_.weights_sent);
+  load.updated_bytes = static_cast<double>(total_.updated);
+  load.holdings = total_.holdings;
+  // Gradients go from layer to layer of a backward through two buffers in turn.
+  load.holdings.always += largest(workspace_, cost_->workspaces_) + 2 * largest(scratch_, cost_->gradients_);
+  return load;
+}
+
+}  // namespace sluice

@@ -1,0 +1,194 @@
+#include "core/worker_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/liveness.h"
+#include "optimizer/schedule/build_plan.h"
+#include "random_workers.h"
+
+namespace sluice {
+namespace {
+
+using namespace testing;
+
+/// Ranks on one node, or each on its own; the other class of links is never used.
+Cluster one_link_class(RandomCase& random, int ranks) {
+  const LinkClass link{0, random.chance(0.2) ? 1e6 : random.between(5, 100)}, unused{0, 0.5};
+  return random.chance(0.5) ? uniform_cluster(1, ranks, link, unused) : uniform_cluster(ranks, 1, unused, link);
+}
+
+WorkerLoad load_of(const WorkerCost& cost, const std::vector<LayerWork>& works) {
+  WorkerTally tally(cost);
+  for (const LayerWork& work : works) tally.add(work);
+  return tally.load();
+}
+
+double largest_price(const WorkerCost& cost, const std::vector<RandomWorker>& workers) {
+  const std::vector<Seat> seats = seats_of(workers);
+  double largest = 0;
+  for (std::size_t k = 0; k < workers.size(); ++k)
+    largest = std::max(largest, cost.price(load_of(cost, workers[k].works), seats[k], cost.cluster().ranks[0]));
+  return largest;
+}
+
+TEST(WorkerCost, the_largest_price_is_the_stages_bottleneck_on_links_of_one_class) {
+  for (unsigned seed = 0; seed < 6000; ++seed) {
+    RandomCase random(seed);
+    const Profile profile = random.profile(random.between(1, 9), random.chance(0.3));
+    const auto cuts = static_cast<RandomCuts>(random.between(0, 2));
+    const bool recompute = cuts == RandomCuts::joint && random.chance(0.5);
+    const auto workers = random_workers(random, profile.model, cuts, 4, random.chance(0.5) ? 3 : 1, recompute);
+    Cluster cluster = one_link_class(random, rank_count(workers));
+    const Pricing pricing{random.chance(0.5) ? "1f1b" : "gpipe", random.between(1, 9), random.chance(0.1)};
+    if (random.chance(0.5))
+      for (RankSpec& rank : cluster.ranks) rank.memory_bytes = 500 + 100 * static_cast<std::int64_t>(seed % 10);
+    const double priced = largest_price(WorkerCost(profile, cluster, pricing), workers);
+    const double defined =
+        bottleneck(cluster, loads_of(profile, cluster, stages_of_random(workers), pricing), pricing).seconds;
+    if (std::isinf(defined))
+      EXPECT_TRUE(std::isinf(priced)) << "seed " << seed;
+    else
+      EXPECT_NEAR(priced, defined, 1e-12 * defined) << "seed " << seed;
+  }
+}
+
+TEST(WorkerCost, a_worker_knows_what_it_receives_and_bounds_what_it_sends_where_others_recompute) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    RandomCase random(seed);
+    const Profile profile = random.profile(random.between(1, 9), random.chance(0.3));
+    const auto cuts = random.chance(0.5) ? RandomCuts::independent : RandomCuts::three;
+    const auto workers = random_workers(random, profile.model, cuts, 4, 1, true);
+    const Cluster cluster = uniform_cluster(1, rank_count(workers), {}, {});
+    const Pricing pricing{"1f1b", random.between(1, 9)};
+    const WorkerCost cost(profile, cluster, pricing);
+    const Loads loads = loads_of(profile, cluster, stages_of_random(workers), pricing);
+    for (std::size_t k = 0; k < workers.size(); ++k) {
+      const WorkerLoad load = load_of(cost, workers[k].works);
+      const double steps = 1.0 / pricing.microbatches;
+      EXPECT_NEAR(load.received_bytes + load.weights_received_bytes * steps, loads.ranks[k].received_bytes, 1e-9)
+          << "seed " << seed;
+      EXPECT_LE(load.least_sent_bytes + load.weights_sent_bytes * steps, loads.ranks[k].sent_bytes + 1e-9)
+          << "seed " << seed;
+      EXPECT_NEAR(cost.compute_s(load, {}, 1), loads.ranks[k].compute_s, 1e-12 * loads.ranks[k].compute_s)
+          << "seed " << seed;
+    }
+  }
+}
+
+TEST(WorkerCost, prices_on_mixed_links_are_lower_bounds) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    RandomCase random(seed);
+    const Profile profile = random.profile(random.between(1, 9), random.chance(0.3));
+    const auto cuts = static_cast<RandomCuts>(random.between(0, 2));
+    const auto workers = random_workers(random, profile.model, cuts, 4, 3, false);
+    const LinkClass intra{0, static_cast<double>(random.between(5, 100))};
+    const LinkClass inter{0, static_cast<double>(random.between(5, 100))};
+    Cluster cluster = uniform_cluster(3, rank_count(workers), intra, inter);
+    cluster.ranks.resize(at(rank_count(workers)));
+    for (RankSpec& rank : cluster.ranks) rank.node = random.between(0, 2);
+    const Pricing pricing{"1f1b", random.between(1, 9)};
+    const double defined =
+        bottleneck(cluster, loads_of(profile, cluster, stages_of_random(workers), pricing), pricing).seconds;
+    EXPECT_LE(largest_price(WorkerCost(profile, cluster, pricing), workers), defined * (1 + 1e-12)) << "seed " << seed;
+  }
+}
+
+TEST(WorkerCost, a_tally_that_wanders_agrees_exactly_with_one_built_at_once) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    RandomCase random(seed);
+    Profile profile = random.profile(random.between(1, 8), false);
+    for (LayerCost& layer : profile.costs) layer.forward_s /= 3;
+    const Cluster cluster = random.cluster(4, true);
+    const WorkerCost cost(profile, cluster, {"1f1b", 3});
+    WorkerTally wandering(cost);
+    std::vector<LayerWork> present;
+    for (int i = 0; i < 60; ++i) {
+      const LayerWork work{random.between(0, static_cast<int>(profile.model.layers.size()) - 1),
+                           static_cast<Work>(random.between(0, 4))};
+      const auto same = [&](const LayerWork& other) {
+        const auto is_backward = [](Work w) { return w != Work::forward && w != Work::recompute; };
+        return other.layer == work.layer &&
+               (other.work == work.work || (is_backward(other.work) && is_backward(work.work) &&
+                                            (other.work == Work::backward || work.work == Work::backward)));
+      };
+      const auto known = std::find_if(present.begin(), present.end(), same);
+      if (known == present.end()) {
+        wandering.add(work);
+        present.push_back(work);
+      } else {
+        wandering.remove(*known);
+        present.erase(known);
+      }
+      const WorkerLoad wandered = wandering.load(), direct = load_of(cost, present);
+      EXPECT_EQ(wandered.holdings, direct.holdings) << "seed " << seed;
+      EXPECT_EQ(wandered.received_bytes, direct.received_bytes) << "seed " << seed;
+      EXPECT_EQ(wandered.sent_bytes, direct.sent_bytes) << "seed " << seed;
+      EXPECT_EQ(wandered.weights_received_bytes, direct.weights_received_bytes) << "seed " << seed;
+      EXPECT_EQ(wandered.weights_sent_bytes, direct.weights_sent_bytes) << "seed " << seed;
+      EXPECT_EQ(wandered.compute_s, direct.compute_s) << "seed " << seed;
+      EXPECT_EQ(wandered.update_s, direct.update_s) << "seed " << seed;
+      EXPECT_EQ(wandering.empty(), present.empty()) << "seed " << seed;
+    }
+  }
+}
+
+std::vector<int> random_bounds(RandomCase& random, int workers, int layers) {
+  std::vector<int> bounds{0, layers};
+  while (std::ssize(bounds) < workers + 1) bounds.push_back(random.between(0, layers));
+  std::sort(bounds.begin(), bounds.end());
+  return bounds;
+}
+
+TEST(WorkerCost, memory_covers_what_the_built_plan_holds) {
+  double priced = 0, held = 0;
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    RandomCase random(seed);
+    const int layers = random.between(1, 12), workers = random.between(1, 7), microbatches = random.between(1, 10);
+    const Profile profile = random.profile(layers, random.chance(0.3));
+    const Cluster cluster = random.cluster(workers, true);
+    Partition partition{random_bounds(random, workers, layers), random_bounds(random, workers, layers)};
+    if (random.chance(0.3)) partition.backward_bounds = partition.forward_bounds;
+    const std::string schedule = random.chance(0.7) ? "1f1b" : "gpipe";
+    const Plan plan = build_plan({profile, cluster, schedule, microbatches, partition});
+    const Loads loads = loads_of(profile, cluster, plan.stages, {schedule, microbatches});
+    for (Rank rank = 0; rank < workers; ++rank) {
+      const std::int64_t priced_here = loads.ranks[at(rank)].memory_bytes;
+      const std::int64_t held_here = memory_use(plan, rank).total();
+      EXPECT_GE(priced_here, held_here) << "rank " << rank << " of " << schedule << ", M = " << microbatches;
+      priced += static_cast<double>(priced_here);
+      held += static_cast<double>(held_here);
+    }
+  }
+  RecordProperty("priced_over_held", std::to_string(priced / held));
+  EXPECT_LT(priced, 1.2 * held) << "safe, but not far above";
+}
+
+TEST(WorkerCost, the_update_counts_once_a_step_and_speed_divides_compute) {
+  Profile profile = RandomCase(1).profile(1, true);
+  profile.costs[0] = {.forward_s = 1, .backward_input_s = 2, .backward_weight_s = 3, .update_s = 8};
+  const Cluster cluster = uniform_cluster(1, 2, {}, {});
+  const WorkerCost cost(profile, cluster, {"gpipe", 4});
+  const WorkerLoad load = load_of(cost, {{0, Work::forward}, {0, Work::backward}});
+  EXPECT_DOUBLE_EQ(cost.price(load, {1, 1, 1}, {.speed = 2}), (1 + 2 + 3 + 8.0 / 4) / 2);
+  EXPECT_DOUBLE_EQ(cost.price(load, {2, 2, 2}, {.speed = 1}), (1 + 2 + 3) / 2.0 + 8.0 / 4);
+  EXPECT_DOUBLE_EQ(cost.price(load, {3, 3, 3}, {.speed = 1}), (1 + 2 + 3) * 2 / 4.0 + 8.0 / 4)
+      << "2 of 4 micro-batches";
+}
+
+TEST(WorkerCost, what_does_not_fit_costs_infinity) {
+  const Profile profile = RandomCase(3).profile(4, true);
+  const Cluster cluster = uniform_cluster(1, 1, {}, {});
+  const WorkerCost cost(profile, cluster, {"1f1b", 2});
+  std::vector<LayerWork> works;
+  for (LayerId l = 0; l < 4; ++l) works.insert(works.end(), {{l, Work::forward}, {l, Work::backward}});
+  const WorkerLoad load = load_of(cost, works);
+  const std::int64_t needed = cost.memory_bytes(load, {});
+  EXPECT_TRUE(std::isfinite(cost.price(load, {}, {.memory_bytes = needed})));
+  EXPECT_TRUE(std::isinf(cost.price(load, {}, {.memory_bytes = needed - 1})));
+}
+
+}  // namespace
+}  // namespace sluice
