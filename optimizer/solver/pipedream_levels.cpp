@@ -68,11 +68,8 @@ void Level::solve(int first, const std::vector<std::vector<int>>& contained) {
       if (k > first && !best_(first, k).empty()) splits.push_back(k);
     if (!std::binary_search(contained[at(last)].begin(), contained[at(last)].end(), first)) continue;
     std::vector<Choice> choices;
-    for (int machines = 1; machines <= level_.machines; ++machines) {
-      const Choice choice = choose(first, last, machines, splits);
-      const bool fewer = !rules_.as_published && machines > 1 && choices.back().time_s <= choice.time_s;
-      choices.push_back(fewer ? choices.back() : choice);
-    }
+    for (int machines = 1; machines <= level_.machines; ++machines)
+      choices.push_back(choose(first, last, machines, splits));
     best_(first, last) = std::move(choices);
   }
 }
@@ -82,14 +79,17 @@ Level::Choice Level::choose(int first, int last, int machines, const std::vector
   const auto consider = [&](double time_s, int split, int replicas) {
     if (time_s < best.time_s) best = {time_s, split, replicas, machines - replicas};
   };
-  if (rules_.replicas || machines == 1) consider(stage_s(first, last, machines, machines, true), first, machines);
-  const int most = rules_.replicas ? machines - 1 : std::min(1, machines - 1);
-  for (int replicas = 1; replicas <= most; ++replicas)
+  for (int replicas = 1; replicas <= (rules_.replicas ? machines : 1); ++replicas) {
+    // Machines that nobody needs stay unused before the first stage, where they cost no memory.
+    if (!rules_.as_published || replicas == machines)
+      consider(stage_s(first, last, replicas, machines, true), first, replicas);
+    if (replicas == machines) break;
     for (const int k : splits) {
       const double before_s = best_(first, k)[at(machines - replicas - 1)].time_s;
       if (before_s >= best.time_s) continue;
       consider(std::max(before_s, stage_s(k, last, replicas, machines, false)), k, replicas);
     }
+  }
   return best;
 }
 

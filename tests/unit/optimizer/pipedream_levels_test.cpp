@@ -126,6 +126,7 @@ struct Right {
   const char* why;
 };
 constexpr const char* kExactly = "fewer machines are faster: all 16 cut at dear places";
+constexpr const char* kAllOfThem = "fewer machines fit: the first of 16 stages holds too much";
 constexpr const char* kWeights =
     "the weights of a stage on several nodes cross each NIC whole, whichever rank sends them";
 constexpr const char* kOpening = "the weights likewise, and the first stage waits for its activations, too";
@@ -144,6 +145,8 @@ const std::map<std::string, Right> kRight = {
     {"vgg16 n=16 b=1.25e9 mem", {50.415, kHeld}},
     {"vgg16 n=4,4 b=12.5e9,1.25e9 ", {47.2301, kWeights}},
     {"vgg16 n=4,4 b=12.5e9,1.25e9 comm", {82.2084, kOpening}},
+    {"vgg16 n=16 b=1.25e9 straight,mem", {159.531, kAllOfThem}},
+    {"squeezenet1_0 n=16 b=1.25e9 straight,mem", {51.094, kAllOfThem}},
     {"gnmt n=16 b=1.25e9 straight,comm", {19.285, kInside}},
     {"gnmt n=4,4 b=12.5e9,1.25e9 ", {9.92547, kMoreSets}},
     {"gnmt n=4,4 b=12.5e9,1.25e9 comm", {10.0663, kMoreSets}},
