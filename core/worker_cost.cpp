@@ -66,6 +66,8 @@ WorkerCost::WorkerCost(const Profile& profile, const Cluster& cluster, const Pri
     : profile_(&profile),
       cluster_(&cluster),
       pricing_(pricing),
+      least_in_flight_(microbatches_in_flight(pricing, 1)),
+      most_in_flight_(microbatches_in_flight(pricing, pricing.microbatches)),
       workspaces_(workspace_bytes(profile)),
       gradients_(tensor_bytes(profile.model)) {
   std::set<int> nodes;
@@ -157,7 +159,9 @@ double WorkerCost::link_s(const WorkerLoad& load, const Seat& seat) const {
 
 std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) const {
   const int microbatches = rounded_up(pricing_.microbatches, seat.replicas);
-  const auto in_flight = [&](int ranks) { return rounded_up(microbatches_in_flight(pricing_, ranks), seat.replicas); };
+  const auto in_flight = [&](int ranks) {
+    return rounded_up(std::clamp(ranks, least_in_flight_, most_in_flight_), seat.replicas);
+  };
   const int early_receives = 1 + Plan{}.receive_ahead;  // receives that have started before their data can come
   const int own = in_flight(seat.ranks_from_here);
   // Whoever sends has no more micro-batches in flight than the first worker.
@@ -177,7 +181,8 @@ std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) 
 }
 
 double WorkerCost::price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const {
-  if (memory_bytes(load, seat) > rank.memory_bytes) return std::numeric_limits<double>::infinity();
+  if (rank.memory_bytes != kUnlimitedMemory && memory_bytes(load, seat) > rank.memory_bytes)
+    return std::numeric_limits<double>::infinity();
   return std::max(compute_s(load, seat, rank.speed), link_s(load, seat));
 }
 
