@@ -33,6 +33,18 @@ double largest_price(const WorkerCost& cost, const std::vector<RandomWorker>& wo
   return largest;
 }
 
+/// Of a rank that shares its NIC with no other.
+double link_s_of(const Cluster& cluster, const Loads& loads, Rank rank, const Pricing& pricing) {
+  Loads alone;
+  alone.ranks.resize(cluster.ranks.size());
+  alone.nodes.resize(cluster.node_names.size());
+  alone.ranks[at(rank)] = loads.ranks[at(rank)];
+  alone.ranks[at(rank)].compute_s = 0;
+  alone.ranks[at(rank)].memory_bytes = 0;
+  alone.nodes[at(cluster.ranks[at(rank)].node)] = loads.nodes[at(cluster.ranks[at(rank)].node)];
+  return bottleneck(cluster, alone, pricing).seconds;
+}
+
 TEST(WorkerCost, the_largest_price_is_the_stages_bottleneck_on_links_of_one_class) {
   for (unsigned seed = 0; seed < 6000; ++seed) {
     RandomCase random(seed);
@@ -44,13 +56,20 @@ TEST(WorkerCost, the_largest_price_is_the_stages_bottleneck_on_links_of_one_clas
     const Pricing pricing{random.chance(0.5) ? "1f1b" : "gpipe", random.between(1, 9), random.chance(0.1)};
     if (random.chance(0.5))
       for (RankSpec& rank : cluster.ranks) rank.memory_bytes = 500 + 100 * static_cast<std::int64_t>(seed % 10);
-    const double priced = largest_price(WorkerCost(profile, cluster, pricing), workers);
-    const double defined =
-        bottleneck(cluster, loads_of(profile, cluster, stages_of_random(workers), pricing), pricing).seconds;
+    const WorkerCost cost(profile, cluster, pricing);
+    const Loads loads = loads_of(profile, cluster, stages_of_random(workers), pricing);
+    const double priced = largest_price(cost, workers), defined = bottleneck(cluster, loads, pricing).seconds;
     if (std::isinf(defined))
       EXPECT_TRUE(std::isinf(priced)) << "seed " << seed;
     else
       EXPECT_NEAR(priced, defined, 1e-12 * defined) << "seed " << seed;
+    for (std::size_t k = 0; k < workers.size(); ++k) {
+      const WorkerLoad load = load_of(cost, workers[k].works);
+      const Seat seat = seats_of(workers)[k];
+      const Rank first = workers[k].ranks.front();  // the busiest replica
+      EXPECT_EQ(cost.memory_bytes(load, seat), loads.ranks[at(first)].memory_bytes) << "seed " << seed;
+      EXPECT_NEAR(cost.link_s(load, seat), link_s_of(cluster, loads, first, pricing), 1e-9) << "seed " << seed;
+    }
   }
 }
 
@@ -80,9 +99,10 @@ TEST(WorkerCost, a_worker_knows_what_it_receives_and_bounds_what_it_sends_where_
 TEST(WorkerCost, prices_on_mixed_links_are_lower_bounds) {
   for (unsigned seed = 0; seed < 2000; ++seed) {
     RandomCase random(seed);
-    const Profile profile = random.profile(random.between(1, 9), random.chance(0.3));
+    Profile profile = random.profile(random.between(1, 9), random.chance(0.3));
     const auto cuts = static_cast<RandomCuts>(random.between(0, 2));
     const auto workers = random_workers(random, profile.model, cuts, 4, 3, false);
+    for (LayerCost& layer : profile.costs) layer.forward_s = layer.backward_input_s = layer.backward_weight_s = 0;
     const LinkClass intra{0, static_cast<double>(random.between(5, 100))};
     const LinkClass inter{0, static_cast<double>(random.between(5, 100))};
     Cluster cluster = uniform_cluster(3, rank_count(workers), intra, inter);
@@ -93,6 +113,20 @@ TEST(WorkerCost, prices_on_mixed_links_are_lower_bounds) {
         bottleneck(cluster, loads_of(profile, cluster, stages_of_random(workers), pricing), pricing).seconds;
     EXPECT_LE(largest_price(WorkerCost(profile, cluster, pricing), workers), defined * (1 + 1e-12)) << "seed " << seed;
   }
+}
+
+TEST(WorkerCost, on_mixed_links_no_replica_need_send_all_weights) {
+  // Ranks 0 and 2, of two nodes, update both layers; each sends one of them to the other rank of its node.
+  Profile profile = RandomCase(1).profile(2, true);
+  for (Tensor& tensor : profile.model.tensors) tensor.bytes = 0;
+  for (LayerCost& layer : profile.costs) layer = {.parameter_bytes = 1};
+  const Cluster cluster = uniform_cluster(2, 2, {0, 1}, {0, 2});
+  const Pricing pricing{"1f1b", 2};
+  const std::vector<Stage> stages{
+      {Work::forward, 0, {0}, {1}}, {Work::forward, 1, {1}, {3}}, {Work::backward, 2, {0, 1}, {0, 2}}};
+  const WorkerCost cost(profile, cluster, pricing);
+  const double priced = cost.link_s(load_of(cost, {{0, Work::backward}, {1, Work::backward}}), {2, 2, 4});
+  EXPECT_LE(priced, bottleneck(cluster, loads_of(profile, cluster, stages, pricing), pricing).seconds);
 }
 
 TEST(WorkerCost, a_tally_that_wanders_agrees_exactly_with_one_built_at_once) {
