@@ -213,10 +213,18 @@ void WorkerTally::move(LayerWork work, int sign) {
   works_of_[at(work.layer)] ^= bits_of(work.work);
   count_layer(work.layer, +1);
   for (const WorkerCost::Touch& touch : cost_->touches(work)) {
-    count_tensor(touch.tensor, -1);
-    here_[at(touch.tensor)].add(touch.meetings, sign);
-    count_tensor(touch.tensor, +1);
+    WorkerCost::Meetings& here = here_[at(touch.tensor)];
+    count_tensor(touch.tensor, here, -1, total_);
+    count_scratch(touch.tensor, -1);
+    here.add(touch.meetings, sign);
+    count_tensor(touch.tensor, here, +1, total_);
+    count_scratch(touch.tensor, +1);
   }
+}
+
+bool WorkerTally::runs(LayerWork work) const {
+  const std::uint8_t bits = bits_of(work.work);
+  return (works_of_[at(work.layer)] & bits) == bits;
 }
 
 void WorkerTally::count_times(LayerWork work, int sign) {
@@ -246,21 +254,26 @@ void WorkerTally::count_layer(LayerId layer, int sign) {
   workspace_.count(cost_->workspaces_.number[at(layer)], sign);
 }
 
-void WorkerTally::count_tensor(TensorId tensor, int sign) {
+void WorkerTally::count_scratch(TensorId tensor, int sign) {
   const WorkerCost::Meetings& here = here_[at(tensor)];
+  if (here.summands > 0 && here.wanted > 0) scratch_.count(cost_->gradients_.number[at(tensor)], sign);
+}
+
+void WorkerTally::count_tensor(TensorId tensor, const WorkerCost::Meetings& here, int sign, Bytes& total) const {
   const WorkerCost::Meetings& all = cost_->everywhere_[at(tensor)];
   const Tensor& t = cost_->profile_->model.tensors[at(tensor)];
   const std::int64_t bytes = sign * t.bytes;
-  WorkerLoad::Holdings& held = total_.holdings;
+  WorkerLoad::Holdings& held = total.holdings;
 
   const bool made = here.made > 0, made_again = here.made_again > 0;
   const bool stash_read = here.stash_read + here.read_again > 0;
   const bool arrives = !made && t.producer != kDataset && (here.read > 0 || (stash_read && !made_again));
   const bool leaves_for_forwards = made && here.read < all.read;
   const bool leaves = leaves_for_forwards || (made && here.stash_read < all.stash_read);
-  if (arrives) total_.received += bytes;
-  if (leaves) total_.sent += bytes;
-  if (leaves_for_forwards) total_.least_sent += bytes;
+  if (arrives) total.received += bytes;
+  if (arrives && here.read > 0) total.least_received += bytes;
+  if (leaves) total.sent += bytes;
+  if (leaves_for_forwards) total.least_sent += bytes;
 
   if (made_again) (here.stash_late > 0 ? held.arriving : held.always) += bytes;
   if (arrives || (here.stash_late > 0 && !made_again))
@@ -274,11 +287,13 @@ void WorkerTally::count_tensor(TensorId tensor, int sign) {
 
   const int summands_elsewhere = here.wanted > 0 ? all.summands - here.summands : 0;
   const bool gradient_leaves = here.summands > 0 && here.wanted < all.wanted;
-  const bool gradient_stays = here.summands > 0 && here.wanted > 0;
-  if (summands_elsewhere > 0) total_.received += bytes;
+  if (summands_elsewhere > 0) {
+    total.received += bytes;
+    total.least_received += bytes;
+  }
   if (gradient_leaves) {
-    total_.sent += bytes;
-    total_.least_sent += bytes;
+    total.sent += bytes;
+    total.least_sent += bytes;
   }
   if (here.wanted_late > 0) {
     held.arriving += bytes * (summands_elsewhere + (here.summands > 0 ? 1 : 0));
@@ -287,7 +302,39 @@ void WorkerTally::count_tensor(TensorId tensor, int sign) {
     held.partial_gradients += bytes * summands_elsewhere;
     if (gradient_leaves) held.leaving += bytes;
   }
-  if (gradient_stays) scratch_.count(cost_->gradients_.number[at(tensor)], sign);
+}
+
+WorkerLoad WorkerTally::load_of(const Bytes& bytes) {
+  WorkerLoad load;
+  load.received_bytes = static_cast<double>(bytes.received);
+  load.sent_bytes = static_cast<double>(bytes.sent);
+  load.least_received_bytes = static_cast<double>(bytes.least_received);
+  load.least_sent_bytes = static_cast<double>(bytes.least_sent);
+  load.weights_received_bytes = static_cast<double>(bytes.weights_received);
+  load.weights_sent_bytes = static_cast<double>(bytes.weights_sent);
+  load.updated_bytes = static_cast<double>(bytes.updated);
+  load.holdings = bytes.holdings;
+  return load;
+}
+
+bool WorkerTally::reads_after_forward(LayerId layer) const {
+  const auto touches = cost_->touches({layer, Work::recompute});
+  return std::any_of(touches.begin(), touches.end(), [&](const WorkerCost::Touch& touch) {
+    const WorkerCost::Meetings& here = here_[at(touch.tensor)];
+    return touch.meetings.made_again > 0 && here.stash_read + here.read_again > 0;
+  });
+}
+
+WorkerLoad WorkerTally::load_of_tensors(LayerId layer, bool made_again) const {
+  Bytes total;
+  for (const WorkerCost::Touch& touch : cost_->touches({layer, Work::recompute})) {
+    if (touch.meetings.made_again == 0) continue;
+    WorkerCost::Meetings here = here_[at(touch.tensor)];
+    here.made_again = made_again ? 1 : 0;
+    here.stash_read = std::max(here.stash_read, 1);
+    count_tensor(touch.tensor, here, +1, total);
+  }
+  return load_of(total);
 }
 
 WorkerLoad WorkerTally::load() const {
@@ -296,16 +343,9 @@ WorkerLoad WorkerTally::load() const {
     return number == kNone ? 0 : sizes.distinct[at(number)];
   };
   const auto seconds = [&](std::int64_t ticks) { return static_cast<double>(ticks) * cost_->tick_s_; };
-  WorkerLoad load;
+  WorkerLoad load = load_of(total_);
   load.compute_s = seconds(compute_ticks_);
   load.update_s = seconds(update_ticks_);
-  load.received_bytes = static_cast<double>(total_.received);
-  load.sent_bytes = static_cast<double>(total_.sent);
-  load.least_sent_bytes = static_cast<double>(total_.least_sent);
-  load.weights_received_bytes = static_cast<double>(total_.weights_received);
-  load.weights_sent_bytes = static_cast<double>(total_.weights_sent);
-  load.updated_bytes = static_cast<double>(total_.updated);
-  load.holdings = total_.holdings;
   // Gradients go from layer to layer of a backward through two buffers in turn.
   load.holdings.always += largest(workspace_, cost_->workspaces_) + 2 * largest(scratch_, cost_->gradients_);
   return load;

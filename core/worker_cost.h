@@ -36,6 +36,7 @@ struct WorkerLoad {
   double update_s = 0;        ///< per step at speed 1
   double received_bytes = 0;  ///< per micro-batch
   double sent_bytes = 0;
+  double least_received_bytes = 0;    ///< whatever is recomputed here
   double least_sent_bytes = 0;        ///< whatever others recompute
   double weights_received_bytes = 0;  ///< per step
   double weights_sent_bytes = 0;
@@ -138,7 +139,15 @@ class WorkerTally {
   void add(LayerWork work) { move(work, +1); }  ///< recompute: where the layer's backward(-input) is here
   void remove(LayerWork work) { move(work, -1); }
   [[nodiscard]] bool empty() const { return works_ == 0; }
+  [[nodiscard]] bool runs(LayerWork work) const;  ///< backward: both of its works
   [[nodiscard]] WorkerLoad load() const;
+
+  /// True if a backward or recompute here reads what `layer` makes.
+  [[nodiscard]] bool reads_after_forward(LayerId layer) const;
+
+  /// Of the tensors alone that `layer` makes, as if a backward here read them: kept (or
+  /// received) since the forward, or made again. No recompute saves more than the difference.
+  [[nodiscard]] WorkerLoad load_of_tensors(LayerId layer, bool made_again) const;
 
  private:
   /// The largest of numbers that come and go.
@@ -153,7 +162,7 @@ class WorkerTally {
     std::vector<std::uint64_t> words_;  ///< bit n: number n is there
   };
   struct Bytes {
-    std::int64_t received = 0, sent = 0, least_sent = 0;
+    std::int64_t received = 0, sent = 0, least_received = 0, least_sent = 0;
     std::int64_t weights_received = 0, weights_sent = 0, updated = 0;
     WorkerLoad::Holdings holdings;
   };
@@ -161,7 +170,9 @@ class WorkerTally {
   void move(LayerWork work, int sign);
   void count_times(LayerWork work, int sign);
   void count_layer(LayerId layer, int sign);
-  void count_tensor(TensorId tensor, int sign);
+  void count_tensor(TensorId tensor, const WorkerCost::Meetings& here, int sign, Bytes& total) const;
+  void count_scratch(TensorId tensor, int sign);
+  static WorkerLoad load_of(const Bytes& bytes);
 
   const WorkerCost* cost_;
   int works_ = 0;
