@@ -8,22 +8,20 @@ namespace sluice {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int kMostNodes = 1 << 15;  // enough for every set of 14 layers
 
 class Search {
  public:
-  Search(WorkerTally& tally, const WorkerCost& cost, const Seat& seat, const RankSpec& rank)
-      : tally_(tally), cost_(cost), seat_(seat), rank_(rank) {
+  Search(WorkerTally& tally, const WorkerCost& cost, const Seat& seat, const RankSpec& rank, int steps)
+      : tally_(tally), cost_(cost), seat_(seat), rank_(rank), steps_(steps) {
     collect_candidates();
     taken_.resize(candidates_.size());
   }
 
   Recomputation best() {
     keep_if_better();
-    if (bound(tally_.load(), 0) < best_.price) {
-      start_well();
-      visit(0);
-    }
+    if (bound(tally_.load(), 0) < best_.price) start_well();
+    visit(0);
+    best_.lower_bound = std::min(best_.price, left_out_);
     std::sort(best_.layers.begin(), best_.layers.end());
     return best_;
   }
@@ -82,15 +80,17 @@ class Search {
   }
 
   void visit(int next) {
+    const double least = bound(tally_.load(), next);
+    if (least >= best_.price) return;
     if (next == std::ssize(candidates_)) return keep_if_better();
-    if (++nodes_ > kMostNodes) {
-      best_.proven = false;
+    if (--steps_ < 0) {
+      left_out_ = std::min(left_out_, least);
       return;
     }
-    if (bound(tally_.load(), next + 1) < best_.price) visit(next + 1);
+    visit(next + 1);
     if (!tally_.reads_after_forward(candidates_[at(next)].layer)) return;
     toggle(next);
-    if (bound(tally_.load(), next + 1) < best_.price) visit(next + 1);
+    visit(next + 1);
     toggle(next);
   }
 
@@ -139,14 +139,16 @@ class Search {
   std::vector<int> by_worth_;             // candidates, most bytes held per second first
   std::vector<double> received_of_rest_;  // by candidate: it and all after it
   std::vector<bool> taken_;
-  Recomputation best_{{}, kInfinity, true};
-  int nodes_ = 0;
+  Recomputation best_{{}, kInfinity, 0};
+  double left_out_ = kInfinity;  // bound of all that was not looked at
+  int steps_;
 };
 
 }  // namespace
 
-Recomputation best_recomputation(WorkerTally& tally, const WorkerCost& cost, const Seat& seat, const RankSpec& rank) {
-  return Search(tally, cost, seat, rank).best();
+Recomputation best_recomputation(WorkerTally& tally, const WorkerCost& cost, const Seat& seat, const RankSpec& rank,
+                                 int steps) {
+  return Search(tally, cost, seat, rank, steps).best();
 }
 
 double recomputation_floor(const WorkerCost& cost, WorkerLoad load, const Seat& seat, const RankSpec& rank) {

@@ -11,14 +11,18 @@ namespace sluice {
 struct Recomputation {
   std::vector<LayerId> layers;  ///< ascending
   double price = 0;             ///< WorkerCost::price with them; infinite: none found that fits
-  bool proven = true;           ///< no other set costs less
+  double lower_bound = 0;       ///< no set costs less
+  [[nodiscard]] bool proven() const { return price <= lower_bound; }
 };
 
-/// The set of least price among the layers whose backward(-input) the worker runs: branch and bound,
-/// proven for up to 14 layers that matter, and beyond where the bounds suffice.
+/// Steps that best_recomputation() takes by default: enough to prove the best of all sets of 14 layers.
+inline constexpr int kRecomputationSteps = 1 << 15;
+
+/// The set of least price among the layers whose backward(-input) the worker runs: branch and bound.
 /// @param tally  a worker that recomputes nothing; as before afterwards
+/// @param steps  after so many, the best so far
 [[nodiscard]] Recomputation best_recomputation(WorkerTally& tally, const WorkerCost& cost, const Seat& seat,
-                                               const RankSpec& rank);
+                                               const RankSpec& rank, int steps = kRecomputationSteps);
 
 /// No recomputation makes a worker with this load (without recompute) cheaper; infinite: none makes it fit. In constant
 /// time.
