@@ -3,6 +3,7 @@
 #include <random>
 
 #include "core/cluster.h"
+#include "core/index.h"
 #include "core/profile.h"
 #include "core/text.h"
 
@@ -16,14 +17,17 @@ class RandomCase {
   int between(int least, int most) { return std::uniform_int_distribution(least, most)(generator_); }
   bool chance(double probability) { return std::bernoulli_distribution(probability)(generator_); }
 
-  /// A chain, or a DAG with skips; each layer reads an earlier output, the first the dataset.
-  Profile profile(int layers, bool chain) {
+  enum class Graph { chain, skips, branches };
+
+  /// A chain, a chain with skips, or branches that meet: each layer reads earlier outputs or the dataset.
+  Profile profile(int layers, bool chain) { return profile(layers, chain ? Graph::chain : Graph::skips); }
+  Profile profile(int layers, Graph graph) {
     Profile profile;
     profile.model.name = "random";
     profile.model.tensors.push_back(tensor("input", kDataset, TensorKind::input));
     profile.model.tensors.push_back(tensor("labels", kDataset, TensorKind::labels));
     std::vector<TensorId> outputs{0};
-    for (LayerId l = 0; l < layers; ++l) add_layer(profile, l, chain, outputs);
+    for (LayerId l = 0; l < layers; ++l) add_layer(profile, l, graph, outputs);
     return profile;
   }
 
@@ -45,16 +49,17 @@ class RandomCase {
     return tensor;
   }
 
-  void add_layer(Profile& profile, LayerId l, bool chain, std::vector<TensorId>& outputs) {
+  void add_layer(Profile& profile, LayerId l, Graph graph, std::vector<TensorId>& outputs) {
     Model& model = profile.model;
     Layer layer;
     layer.name = text("layer", l);
     model.layers.push_back(layer);
     LayerNeeds needs;
+    if (graph == Graph::branches) std::swap(outputs[at(between(0, l))], outputs.back());
     needs.forward.push_back(outputs.back());
-    if (!chain)
+    if (graph != Graph::chain)
       for (std::size_t t = 0; t + 1 < outputs.size(); ++t)
-        if (chance(0.3)) needs.forward.push_back(outputs[t]);
+        if (chance(graph == Graph::skips ? 0.3 : 0.15)) needs.forward.push_back(outputs[t]);
     outputs.push_back(static_cast<TensorId>(model.tensors.size()));
     model.tensors.push_back(tensor(text("out", l), l, TensorKind::output));
     for (const TensorId t : needs.forward) {
