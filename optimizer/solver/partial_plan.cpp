@@ -1,0 +1,185 @@
+#include "optimizer/solver/partial_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/index.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double microbatch_s(const LayerCost& cost, Work work) {
+  if (work == Work::backward) return cost.backward_input_s + cost.backward_weight_s;
+  if (work == Work::backward_input) return cost.backward_input_s;
+  return work == Work::backward_weight ? cost.backward_weight_s : cost.forward_s;
+}
+
+double step_s(const LayerCost& cost, Work work) {
+  return work == Work::backward || work == Work::backward_weight ? cost.update_s : 0;
+}
+
+/// Share of the micro-batches m < M with m mod replicas = replica.
+double share_of(int replica, int replicas, int microbatches) {
+  return static_cast<double>((microbatches - replica + replicas - 1) / replicas) / microbatches;
+}
+
+/// One more rank: on the same node if there is but one, else on a node of its own.
+Cluster extended(const Cluster& cluster) {
+  Cluster more = cluster;
+  RankSpec rank;
+  if (cluster.node_names.size() > 1) {
+    rank.node = static_cast<int>(cluster.node_names.size());
+    more.node_names.emplace_back("rest");
+  }
+  more.ranks.push_back(rank);
+  return more;
+}
+
+}  // namespace
+
+std::vector<Work> works_of(Cuts cuts) {
+  if (cuts == Cuts::three) return {Work::forward, Work::backward_input, Work::backward_weight};
+  return {Work::forward, Work::backward};
+}
+
+PartialPlan::PartialPlan(const Problem& problem)
+    : problem_(&problem),
+      works_(works_of(problem.space.cuts)),
+      extended_(extended(problem.cluster)),
+      used_(problem.cluster.ranks.size(), false),
+      busy_s_(problem.cluster.ranks.size(), 0.0) {
+  for (const LayerCost& cost : problem.profile.costs)
+    for (const Work work : works_) {
+      left_s_ += microbatch_s(cost, work) + step_s(cost, work) / problem.pricing.microbatches;
+      ++layers_left_;
+    }
+}
+
+void PartialPlan::open_group(std::vector<Rank> ranks) {
+  for (const Rank rank : ranks) used_[at(rank)] = true;
+  groups_.push_back({std::move(ranks), {}});
+}
+
+void PartialPlan::close_group() {
+  for (const Rank rank : groups_.back().ranks) used_[at(rank)] = false;
+  groups_.pop_back();
+}
+
+bool PartialPlan::can_take(const Group& group, Work work) const {
+  return std::find(group.works.begin(), group.works.end(), work) == group.works.end();
+}
+
+void PartialPlan::push(Work work, int position, std::vector<LayerId> layers, int group) {
+  Group& owner = groups_[at(group)];
+  stages_.push_back({work, position, std::move(layers), owner.ranks});
+  owner.works.push_back(work);
+  owner_.push_back(group);
+  count(stages_.back(), +1);
+}
+
+void PartialPlan::pop() {
+  count(stages_.back(), -1);
+  groups_[at(owner_.back())].works.pop_back();
+  owner_.pop_back();
+  stages_.pop_back();
+}
+
+void PartialPlan::count(const Stage& stage, int sign) {
+  const int microbatches = problem_->pricing.microbatches, replicas = static_cast<int>(stage.owners.size());
+  double each_s = 0, once_s = 0;
+  for (const LayerId layer : stage.layers) {
+    each_s += microbatch_s(problem_->profile.costs[at(layer)], stage.work);
+    once_s += step_s(problem_->profile.costs[at(layer)], stage.work) / microbatches;
+  }
+  for (int replica = 0; replica < replicas; ++replica)
+    busy_s_[at(stage.owners[at(replica)])] += sign * (each_s * share_of(replica, replicas, microbatches) + once_s);
+  if (stage.work == Work::recompute) return;
+  left_s_ -= sign * (each_s + once_s);
+  layers_left_ -= sign * static_cast<int>(stage.layers.size());
+}
+
+double PartialPlan::price() const {
+  const Loads loads = loads_of(problem_->profile, problem_->cluster, stages_, problem_->pricing);
+  return bottleneck(problem_->cluster, loads, problem_->pricing).seconds;
+}
+
+bool PartialPlan::is_closed(const Group& group) const {
+  return !problem_->space.free_backward ||
+         std::none_of(works_.begin(), works_.end(), [&](Work work) { return can_take(group, work); });
+}
+
+double PartialPlan::compute_bound() const {
+  const std::vector<RankSpec>& ranks = problem_->cluster.ranks;
+  double busiest_s = 0;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    busiest_s = std::max(busiest_s, busy_s_[rank] / ranks[rank].speed);
+  if (complete()) return busiest_s;
+  double shared_s = left_s_, speed = 0;
+  const auto share = [&](Rank rank) {
+    shared_s += busy_s_[at(rank)];
+    speed += ranks[at(rank)].speed;
+  };
+  for (Rank rank = 0; rank < std::ssize(ranks); ++rank)
+    if (!used_[at(rank)]) share(rank);
+  for (const Group& group : groups_)
+    if (!is_closed(group)) std::for_each(group.ranks.begin(), group.ranks.end(), share);
+  return speed > 0 ? std::max(busiest_s, shared_s / speed) : kInfinity;
+}
+
+std::vector<Stage> PartialPlan::with_rest() const {
+  const int position = stages_.empty() ? 0 : stages_.back().index + 1;
+  const Rank rest = static_cast<Rank>(extended_.ranks.size()) - 1;
+  std::vector<Stage> stages = stages_;
+  for (const Work work : works_) {
+    std::vector<bool> placed(problem_->profile.costs.size(), false);
+    for (const Stage& stage : stages_)
+      for (const LayerId layer : stage.layers)
+        if (stage.work == work) placed[at(layer)] = true;
+    Stage left{work, position, {}, {rest}};
+    for (LayerId layer = 0; layer < std::ssize(placed); ++layer)
+      if (!placed[at(layer)]) left.layers.push_back(layer);
+    if (!left.layers.empty()) stages.push_back(std::move(left));
+  }
+  return stages;
+}
+
+double PartialPlan::finished_bound() const {
+  Loads loads = loads_of(problem_->profile, extended_, with_rest(), problem_->pricing);
+  forget_uncertain(loads);
+  return bottleneck(extended_, loads, problem_->pricing).seconds;
+}
+
+/// - The rest itself: nothing.
+/// - A group that may take more: its compute.
+/// - A closed group: also its memory, and what it receives over its link: if what is left comes to lie on its node,
+///   that can only be more. But what it sends may then pass it by (another rank of the node passes
+///   on what enters), and less may cross the NIC.
+/// - A node without such a rank, or the only node: everything, but what is sent through the NIC if a
+///   group spans nodes: another of its replicas may turn out to be nearer to who needs the weights.
+void PartialPlan::forget_uncertain(Loads& loads) const {
+  const std::vector<RankSpec>& ranks = problem_->cluster.ranks;
+  std::vector<bool> closed(ranks.size(), false), open_node(loads.nodes.size(), false),
+      spanned(loads.nodes.size(), false);
+  for (const Group& group : groups_)
+    for (const Rank rank : group.ranks) {
+      closed[at(rank)] = is_closed(group);
+      if (ranks[at(rank)].node != ranks[at(group.ranks.front())].node)
+        for (const Rank member : group.ranks) spanned[at(ranks[at(member)].node)] = true;
+    }
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    if (!closed[rank]) open_node[at(ranks[rank].node)] = true;
+  loads.ranks.back() = {};
+  const bool one_node = problem_->cluster.node_names.size() == 1;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!closed[rank]) loads.ranks[rank] = {.compute_s = loads.ranks[rank].compute_s};
+    if (!one_node && open_node[at(ranks[rank].node)]) loads.ranks[rank].sent_bytes = 0;
+  }
+  for (std::size_t node = 0; node < loads.nodes.size(); ++node) {
+    if (open_node[node] || node >= problem_->cluster.node_names.size()) loads.nodes[node] = {};
+    if (spanned[node]) loads.nodes[node].sent_bytes = 0;
+  }
+}
+
+}  // namespace sluice
