@@ -6,7 +6,8 @@ namespace sluice {
 
 /// What a search over workers minimises: the largest price of a worker. A price
 /// follows from one worker's load and seat alone, so that a partial pipeline
-/// is worth its largest price so far.
+/// is worth its largest price so far. Contract, on which searches build their bounds: a worker
+/// costs at least load.compute_s / (replicas x speed), and no less with more ranks from here or in all.
 class WorkerObjective {
  public:
   virtual ~WorkerObjective() = default;
@@ -17,6 +18,11 @@ class WorkerObjective {
 
   /// No worker that does all of this load and more costs less, with up to `most_replicas` ranks like `rank`.
   [[nodiscard]] virtual double floor(const WorkerLoad& load, int most_replicas, const RankSpec& rank) const = 0;
+
+  /// The least number of replicas, up to `most`, with which the worker costs less than `limit`; 0: none.
+  /// @param seat  of the worker without its replicas: the ranks behind it, and all ranks
+  [[nodiscard]] virtual int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
+                                           double limit) const;
 };
 
 /// Ours: WorkerCost::price, the bottleneck [s per micro-batch].

@@ -1,0 +1,64 @@
+#include "optimizer/solver/rank_classes.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace sluice {
+
+RankClasses::RankClasses(const Cluster& cluster, const std::vector<Rank>& ranks) {
+  std::map<std::pair<double, std::int64_t>, std::vector<Rank>, std::greater<>> classes;
+  for (const Rank rank : ranks) {
+    const RankSpec& spec = cluster.ranks[at(rank)];
+    classes[{spec.speed, spec.memory_bytes}].push_back(rank);
+  }
+  strongest_ = {0, 0, 0};
+  std::int64_t crews = 1;
+  for (const auto& [key, members] : classes) {
+    specs_.push_back(cluster.ranks[at(members[0])]);
+    strongest_.speed = std::max(strongest_.speed, key.first);
+    strongest_.memory_bytes = std::max(strongest_.memory_bytes, key.second);
+    members_.push_back(members);
+    crews *= std::ssize(members) + 1;
+    if (crews > kMostCrews)
+      throw infeasible(
+          text("the cluster's ranks differ in speed or memory in more ways than the dynamic program can "
+               "count (more than ",
+               kMostCrews, " choices of ranks): use --method ilp"));
+  }
+  for (int crew = 0; crew < crews; ++crew) {
+    int rest = crew;
+    total_.push_back(0);
+    speed_.push_back(0);
+    for (int c = 0; c < this->classes(); ++c) {
+      const int radix = static_cast<int>(members_[at(c)].size()) + 1;
+      count_.push_back(rest % radix);
+      total_.back() += count_.back();
+      speed_.back() += count_.back() * specs_[at(c)].speed;
+      rest /= radix;
+    }
+  }
+}
+
+bool RankClasses::is_within(int crew, int other) const {
+  for (int c = 0; c < classes(); ++c)
+    if (ranks_in(crew, c) > ranks_in(other, c)) return false;
+  return true;
+}
+
+std::vector<std::vector<Rank>> RankClasses::deal(const std::vector<int>& crews) const {
+  std::vector<std::vector<Rank>> dealt;
+  std::vector<int> used(members_.size());
+  for (const int crew : crews) {
+    std::vector<Rank>& ranks = dealt.emplace_back();
+    for (int c = 0; c < classes(); ++c)
+      for (int i = 0; i < ranks_in(crew, c); ++i) ranks.push_back(members_[at(c)][at(used[at(c)]++)]);
+  }
+  return dealt;
+}
+
+}  // namespace sluice

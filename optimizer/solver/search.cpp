@@ -1,0 +1,213 @@
+#include "optimizer/solver/search.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/index.h"
+#include "optimizer/solver/search_pass.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Bounds that add up what prices add up in another order stay below them by this factor.
+constexpr double kSafely = 1 - 1e-12;
+
+class Search {
+ public:
+  Search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space, const SearchScope& scope)
+      : graph_(&graph),
+        walk_(worker_walk(graph, objective.cost(), kMostIdeals)),
+        setting_{objective, space, scope, RankClasses(objective.cost().cluster(), scope.ranks), *walk_} {}
+
+  Pipeline run();
+
+ private:
+  [[nodiscard]] double simple_bound() const;
+  bool rise(double least);
+  void narrow(bool found);
+  bool attempt(double limit);
+  void keep(const std::vector<SearchPass::Choice>& choices);
+  [[nodiscard]] double allowance() const;
+
+  const WorkGraph* graph_;
+  std::unique_ptr<WorkerWalk> walk_;
+  SearchSetting setting_;
+  Pipeline best_;
+};
+
+/// The limit rises from a bound in growing steps, because passes with low limits are fast, until a pipeline is
+/// found; then it halves what is open between bound and price.
+Pipeline Search::run() {
+  const double least = simple_bound();
+  best_.lower_bound = least;
+  narrow(rise(least));
+  best_.lower_bound = std::max(least, best_.lower_bound * allowance());
+  return best_;
+}
+
+bool Search::rise(double least) {
+  const double most = setting_.scope.below;
+  for (double slack = 1e-3; least > 0 && least * (1 + slack) < most && slack < 1e3 && !best_.timed_out; slack *= 4)
+    if (attempt(least * (1 + slack))) return true;
+  return least < most && attempt(most);
+}
+
+void Search::narrow(bool found) {
+  constexpr double kNear = 1 + 1e-3;
+  bool lately_found = false;
+  while (found && !best_.timed_out && best_.price > best_.lower_bound * kRounding) {
+    const bool near = best_.price <= best_.lower_bound * kNear;
+    lately_found = attempt(lately_found && near ? best_.price : std::midpoint(best_.lower_bound, best_.price));
+  }
+}
+
+/// Works through which any pipeline has to go: the dearest unit, and all of the compute.
+double Search::simple_bound() const {
+  const SearchSetting& s = setting_;
+  if (s.scope.ranks.empty()) return kInfinity;
+  double bound = walk_->compute_s(walk_->full()) / s.ranks.speed(s.ranks.all());
+  for (const Unit& unit : graph_->units) {
+    WorkerTally tally(s.objective.cost());
+    for (const LayerWork& work : unit.works) tally.add(work);
+    bound = std::max(bound, s.objective.floor(tally.load(), s.space.most_replicas, s.ranks.strongest()));
+  }
+  return bound * kSafely;
+}
+
+/// Looks for a pipeline cheaper than `limit`. The more ranks memory is charged for, the more
+/// are needed, so the least charge that holds is met by rising.
+bool Search::attempt(double limit) {
+  int charged = setting_.space.exactly ? static_cast<int>(setting_.scope.ranks.size()) : 1;
+  while (!best_.timed_out) {
+    SearchPass pass(setting_, limit, charged);
+    const int needed = pass.run();
+    best_.timed_out = pass.timed_out();
+    if (needed > 0 && needed <= charged) {
+      keep(pass.pipeline());
+      return true;
+    }
+    if (needed == 0) break;
+    charged = needed;
+  }
+  if (!best_.timed_out) best_.lower_bound = std::max(best_.lower_bound, limit);
+  return false;
+}
+
+void Search::keep(const std::vector<SearchPass::Choice>& choices) {
+  std::vector<int> crews;
+  for (const SearchPass::Choice& choice : choices) crews.push_back(choice.crew);
+  const std::vector<std::vector<Rank>> ranks = setting_.ranks.deal(crews);
+  best_.workers.clear();
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    best_.workers.push_back({walk_->works_between(choices[i].below, choices[i].above), ranks[i]});
+  best_.price = price_of(best_.workers, setting_.objective, setting_.scope);
+}
+
+/// By how much a worker of ranks of several classes may cost less than the price of its busiest replica: its slow
+/// ranks might have the fewer micro-batches.
+double Search::allowance() const {
+  if (setting_.ranks.classes() == 1) return 1;
+  const int microbatches = setting_.objective.cost().pricing().microbatches;
+  double least = 1;
+  for (int r = 2; r <= std::min<int>(setting_.space.most_replicas, static_cast<int>(setting_.scope.ranks.size())); ++r)
+    least = std::min(least, static_cast<double>(microbatches / r) / ((microbatches + r - 1) / r));
+  return least;
+}
+
+}  // namespace
+
+double price_of(const std::vector<Worker>& workers, const WorkerObjective& objective, const SearchScope& scope) {
+  const std::vector<RankSpec>& specs = objective.cost().cluster().ranks;
+  int from_here = scope.ranks_behind;
+  for (const Worker& worker : workers) from_here += static_cast<int>(worker.ranks.size());
+  const int all = scope.ranks_before + from_here;
+  double price = 0;
+  for (const Worker& worker : workers) {
+    WorkerTally tally(objective.cost());
+    for (const LayerWork& work : worker.works) tally.add(work);
+    const Seat seat{static_cast<int>(worker.ranks.size()), from_here, all};
+    for (const Rank rank : worker.ranks) price = std::max(price, objective.price(tally.load(), seat, specs[at(rank)]));
+    from_here -= seat.replicas;
+  }
+  return price;
+}
+
+Pipeline search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space,
+                const SearchScope& scope) {
+  return Search(graph, objective, space, scope).run();
+}
+
+SearchScope whole_cluster(const Cluster& cluster) {
+  SearchScope scope;
+  scope.ranks.resize(cluster.ranks.size());
+  std::iota(scope.ranks.begin(), scope.ranks.end(), 0);
+  return scope;
+}
+
+namespace {
+
+/// All compute, spread over all ranks.
+double compute_bound(const Problem& problem) {
+  double total_s = 0, speed = 0;
+  for (const LayerCost& cost : problem.profile.costs)
+    total_s += cost.forward_s + cost.backward_input_s + cost.backward_weight_s;
+  for (const RankSpec& rank : problem.cluster.ranks) speed += rank.speed;
+  return total_s / speed * kSafely;
+}
+
+/// Spaces that lie in the problem's, small ones first: what they find limits the search of the larger ones.
+std::vector<SearchSpace> nested_spaces(const SearchSpace& space) {
+  std::vector<SearchSpace> nested;
+  for (const Cuts cuts : {Cuts::joint, Cuts::independent, Cuts::three})
+    for (const bool ideals : {false, true})
+      if (cuts <= space.cuts && ideals <= space.ideals) {
+        nested.push_back(space);
+        nested.back().cuts = cuts;
+        nested.back().ideals = ideals;
+      }
+  return nested;
+}
+
+/// The same workers, their backwards done in two works as plans with three cuts do them.
+void split_backwards(std::vector<Worker>& workers) {
+  for (Worker& worker : workers)
+    for (std::size_t i = 0, works = worker.works.size(); i < works; ++i)
+      if (worker.works[i].work == Work::backward) {
+        worker.works[i].work = Work::backward_input;
+        worker.works.push_back({worker.works[i].layer, Work::backward_weight});
+      }
+}
+
+}  // namespace
+
+Solution search(const Problem& problem, Deadline deadline) {
+  const WorkerCost cost(problem.profile, problem.cluster, problem.pricing);
+  const BottleneckPrice objective(cost);
+  SearchScope scope = whole_cluster(problem.cluster);
+  scope.deadline = deadline;
+  Solution best;
+  for (const SearchSpace& space : nested_spaces(problem.space)) {
+    Pipeline found = search(work_graph(problem.profile.model, space), objective, space, scope);
+    best.timed_out = found.timed_out;
+    best.lower_bound = std::min(found.lower_bound, scope.below);
+    if (found.workers.empty()) continue;
+    if (problem.space.cuts == Cuts::three) split_backwards(found.workers);
+    const double known = price_of(found.workers, objective, {});
+    if (known == kInfinity) continue;  // two works apart hold more than one
+    scope.below = std::min(scope.below, known);
+    std::vector<Stage> stages = stages_of(found.workers);
+    const double price =
+        bottleneck(problem.cluster, loads_of(problem.profile, problem.cluster, stages, problem.pricing),
+                   problem.pricing)
+            .seconds;
+    if (price < best.price || best.stages.empty()) {
+      best.price = price;
+      best.stages = std::move(stages);
+    }
+  }
+  if (problem.space.free_backward) best.lower_bound = std::min(best.lower_bound, compute_bound(problem));
+  return best;
+}
+
+}  // namespace sluice

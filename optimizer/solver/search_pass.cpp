@@ -1,0 +1,144 @@
+#include "optimizer/solver/search_pass.h"
+
+#include <algorithm>
+
+#include "core/index.h"
+
+namespace sluice {
+
+SearchPass::SearchPass(SearchSetting& setting, double limit, int charged)
+    : setting_(setting),
+      limit_(limit),
+      seat_{0, setting.scope.ranks_behind, setting.scope.ranks_before + charged + setting.scope.ranks_behind},
+      least_(setting.ranks.classes() == 1 && !setting.space.exactly),
+      by_size_(at(setting.walk.units_in(setting.walk.full())) + 1) {
+  if (least_) return;
+  const RankClasses& ranks = setting.ranks;
+  for (int crew = 1; crew <= ranks.all(); ++crew)
+    if (ranks.ranks_in(crew) <= setting.space.most_replicas) crews_.push_back(crew);
+  std::stable_sort(crews_.begin(), crews_.end(), [&](int a, int b) { return ranks.ranks_in(a) < ranks.ranks_in(b); });
+}
+
+int SearchPass::run() {
+  WorkerWalk& walk = setting_.walk;
+  reach(walk.full(), {});
+  for (auto ideals = by_size_.rbegin(); ideals + 1 != by_size_.rend(); ++ideals)
+    for (const int ideal : *ideals) {
+      above_ = ideal;
+      walk.visit_below(ideal, *this);
+      if (timed_out_) return 0;
+    }
+  const int best = best_complete();
+  return best == kNone ? 0 : setting_.ranks.ranks_in(states_[at(best)].used);
+}
+
+bool SearchPass::visit(int ideal, const WorkerLoad& load) {
+  const SearchSetting& s = setting_;
+  if (out_of_time() || s.objective.floor(load, s.space.most_replicas, s.ranks.strongest()) >= limit_) return false;
+  for (int behind = first_state(above_); behind != kNone; behind = states_[at(behind)].next)
+    least_ ? use_least(ideal, load, behind) : use_any(ideal, load, behind);
+  return true;
+}
+
+void SearchPass::use_least(int ideal, const WorkerLoad& load, int behind) {
+  const int used = states_[at(behind)].used;
+  const int most = std::min(setting_.space.most_replicas, setting_.ranks.all() - used);
+  if (!can_finish(ideal, used + 1)) return;
+  const Seat seat{0, seat_.ranks_from_here + used, seat_.ranks};
+  const int replicas = setting_.objective.least_replicas(load, seat, most, setting_.ranks.spec(0), limit_);
+  if (replicas > 0 && can_finish(ideal, used + replicas))
+    reach(ideal, {used + replicas, replicas, above_, behind, kNone});
+}
+
+void SearchPass::use_any(int ideal, const WorkerLoad& load, int behind) {
+  const RankClasses& ranks = setting_.ranks;
+  const int used = states_[at(behind)].used;
+  accepted_.clear();
+  const auto needless = [&](int crew) {
+    return std::any_of(accepted_.begin(), accepted_.end(), [&](int less) { return makes_needless(less, crew); });
+  };
+  for (const int crew : crews_) {
+    if (!ranks.is_within(used, ranks.all() - crew)) continue;
+    if (!can_finish(ideal, used + crew) || needless(crew) || !affordable(load, crew, used)) continue;
+    accepted_.push_back(crew);
+    reach(ideal, {used + crew, crew, above_, behind, kNone});
+  }
+}
+
+bool SearchPass::affordable(const WorkerLoad& load, int crew, int used_behind) const {
+  const RankClasses& ranks = setting_.ranks;
+  const int replicas = ranks.ranks_in(crew);
+  const Seat seat{replicas, seat_.ranks_from_here + ranks.ranks_in(used_behind) + replicas, seat_.ranks};
+  for (int c = 0; c < ranks.classes(); ++c)
+    if (ranks.ranks_in(crew, c) > 0 && setting_.objective.price(load, seat, ranks.spec(c)) >= limit_) return false;
+  return true;
+}
+
+/// Whether the ranks that are left could compute what is left.
+bool SearchPass::can_finish(int ideal, int used) const {
+  const double left_s = setting_.walk.compute_s(ideal);
+  return setting_.walk.units_in(ideal) == 0 ||
+         left_s <= limit_ * setting_.ranks.speed(setting_.ranks.all() - used) * kRounding;
+}
+
+/// Whoever can do with the ranks `other` can do with `used`.
+bool SearchPass::makes_needless(int used, int other) const {
+  return used == other || (!setting_.space.exactly && setting_.ranks.is_within(used, other));
+}
+
+void SearchPass::reach(int ideal, const State& state) {
+  int* link = &first_state(ideal);
+  if (*link == kNone) {
+    const int units = setting_.walk.units_in(ideal);
+    by_size_[at(units)].push_back(ideal);
+    if (units == 0) empty_ = ideal;
+  }
+  while (*link != kNone) {
+    State& known = states_[at(*link)];
+    if (makes_needless(known.used, state.used)) return;
+    if (makes_needless(state.used, known.used))
+      *link = known.next;
+    else
+      link = &known.next;
+  }
+  *link = static_cast<int>(states_.size());
+  states_.push_back(state);
+}
+
+int& SearchPass::first_state(int ideal) {
+  if (ideal >= std::ssize(first_state_)) first_state_.resize(at(std::max(ideal + 1, setting_.walk.count())), kNone);
+  return first_state_[at(ideal)];
+}
+
+/// The state of the empty ideal that uses the fewest ranks, or all of them where that is asked for.
+int SearchPass::best_complete() const {
+  const RankClasses& ranks = setting_.ranks;
+  int best = kNone;
+  for (int id = empty_ == kNone ? kNone : first_state_[at(empty_)]; id != kNone; id = states_[at(id)].next) {
+    const int used = states_[at(id)].used;
+    if (setting_.space.exactly && used != ranks.all()) continue;
+    if (best == kNone || ranks.ranks_in(used) < ranks.ranks_in(states_[at(best)].used)) best = id;
+  }
+  return best;
+}
+
+std::vector<SearchPass::Choice> SearchPass::pipeline() const {
+  std::vector<Choice> choices;
+  int ideal = empty_;
+  for (int id = best_complete(); id != kNone && states_[at(id)].above != kNone; id = states_[at(id)].behind) {
+    const State& state = states_[at(id)];
+    choices.push_back({ideal, state.above, state.crew});
+    ideal = state.above;
+  }
+  return choices;
+}
+
+bool SearchPass::out_of_time() {
+  constexpr int kLooksApart = 4096;
+  if (timed_out_ || --until_look_ > 0) return timed_out_;
+  until_look_ = kLooksApart;
+  timed_out_ = setting_.scope.deadline != kNoDeadline && std::chrono::steady_clock::now() > setting_.scope.deadline;
+  return timed_out_;
+}
+
+}  // namespace sluice

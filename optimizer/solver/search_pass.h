@@ -1,0 +1,72 @@
+#pragma once
+
+#include <vector>
+
+#include "optimizer/solver/rank_classes.h"
+#include "optimizer/solver/search.h"
+#include "optimizer/solver/worker_walk.h"
+
+namespace sluice {
+
+/// What all passes of a search share.
+struct SearchSetting {
+  const WorkerObjective& objective;
+  const SearchSpace& space;
+  const SearchScope& scope;
+  RankClasses ranks;
+  WorkerWalk& walk;
+};
+
+/// One run of the dynamic program: is there a pipeline all of whose workers cost less than `limit`?
+class SearchPass : private WorkerWalk::Visitor {
+ public:
+  /// A worker as the pass knows it: what lies between two ideals, and its crew.
+  struct Choice {
+    int below = 0, above = 0;
+    int crew = 0;
+  };
+
+  /// @param charged  the number of ranks of all workers that memory is charged for
+  SearchPass(SearchSetting& setting, double limit, int charged);
+
+  /// @return the fewest ranks that do; 0: none, or out of time
+  [[nodiscard]] int run();
+  [[nodiscard]] bool timed_out() const { return timed_out_; }
+  [[nodiscard]] std::vector<Choice> pipeline() const;  ///< from the first worker to the last, if there is one
+
+ private:
+  /// The works outside an ideal can be done with `used` ranks.
+  struct State {
+    int used = 0;        ///< a crew
+    int crew = 0;        ///< of the worker just behind the ideal
+    int above = kNone;   ///< the ideal behind that worker
+    int behind = kNone;  ///< the state there
+    int next = kNone;    ///< of the same ideal
+  };
+  bool visit(int ideal, const WorkerLoad& load) override;
+  void use_least(int ideal, const WorkerLoad& load, int behind);
+  void use_any(int ideal, const WorkerLoad& load, int behind);
+  [[nodiscard]] bool affordable(const WorkerLoad& load, int crew, int used_behind) const;
+  [[nodiscard]] bool can_finish(int ideal, int used) const;
+  [[nodiscard]] bool makes_needless(int used, int other) const;
+  void reach(int ideal, const State& state);
+  [[nodiscard]] int& first_state(int ideal);
+  [[nodiscard]] int best_complete() const;
+  [[nodiscard]] bool out_of_time();
+
+  SearchSetting& setting_;
+  double limit_;
+  Seat seat_;               ///< of a worker without itself and those that the search places
+  bool least_;              ///< the least number of ranks says all
+  std::vector<int> crews_;  ///< that a worker may have, small ones first; not if least_
+  int above_ = kNone;       ///< the ideal whose workers are visited
+  int empty_ = kNone;       ///< the empty ideal, once met
+  std::vector<State> states_;
+  std::vector<int> first_state_;           ///< by ideal
+  std::vector<std::vector<int>> by_size_;  ///< ideals reached, by their number of units
+  std::vector<int> accepted_;              ///< crews, of the worker under consideration
+  bool timed_out_ = false;
+  int until_look_ = 0;  ///< at the clock
+};
+
+}  // namespace sluice
