@@ -201,8 +201,8 @@ double pipedream_stage_s(double time_s, double parameter_bytes, int replicas, do
   return (time_s + 4 * (replicas - 1) * parameter_bytes / (bandwidth_bytes_per_s * replicas)) / replicas;
 }
 
-PipedreamPlan solve_pipedream(const std::vector<PipedreamState>& states, const std::vector<PipedreamLevel>& levels,
-                              const PipedreamRules& rules) {
+PipedreamPlan solve_pipedream_levels(const std::vector<PipedreamState>& states,
+                                     const std::vector<PipedreamLevel>& levels, const PipedreamRules& rules) {
   if (levels.size() > 1 && rules.memory_bytes != kUnlimitedMemory && !rules.as_published)
     throw infeasible(
         "PipeDream's planner counts memory within one level only: leave memory unlimited, or as published");

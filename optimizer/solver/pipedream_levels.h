@@ -55,8 +55,9 @@ struct PipedreamPlan {
 
 /// The optimum. States squared times machines of memory, states cubed of time, once there are two levels.
 /// @param levels  innermost first, at least one
-[[nodiscard]] PipedreamPlan solve_pipedream(const std::vector<PipedreamState>& states,
-                                            const std::vector<PipedreamLevel>& levels, const PipedreamRules& rules);
+[[nodiscard]] PipedreamPlan solve_pipedream_levels(const std::vector<PipedreamState>& states,
+                                                   const std::vector<PipedreamLevel>& levels,
+                                                   const PipedreamRules& rules);
 
 /// Forward and backward stages on ranks numbered block-wise, as in uniform_cluster(). Of a
 /// stage on several outer machines each runs every so-many-th micro-batch from end to end.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "optimizer/solver/pipedream_levels.h"
+#include "optimizer/solver/search.h"
 
 namespace sluice {
 
@@ -18,6 +20,38 @@ double PipedreamPrice::floor(const WorkerLoad& load, int most_replicas, const Ra
     return pipedream_stage_s(load.compute_s / rank.speed, load.updated_bytes, replicas, bandwidth_bytes_per_s_);
   };
   return std::min(with(1), with(most_replicas));
+}
+
+namespace {
+
+Solution solve_one_level(const Problem& problem, const PipedreamLevel& level, Deadline deadline) {
+  const WorkerCost cost(problem.profile, problem.cluster, problem.pricing);
+  SearchScope scope = whole_cluster(problem.cluster);
+  scope.deadline = deadline;
+  const Pipeline found = search(work_graph(problem.profile.model, problem.space),
+                                PipedreamPrice(cost, level.bandwidth_bytes_per_s), problem.space, scope);
+  return {stages_of(found.workers), found.price, found.lower_bound, found.timed_out};
+}
+
+Solution solve_levels(const Problem& problem, const std::vector<PipedreamLevel>& levels) {
+  const SearchSpace& space = problem.space;
+  const bool unlimited = space.most_replicas >= static_cast<int>(problem.cluster.ranks.size());
+  if (space.cuts != Cuts::joint || space.recompute || space.exactly || !(unlimited || space.most_replicas == 1))
+    throw infeasible(
+        "on nodes of several ranks PipeDream's cost is planned with joint cuts only, at most all ranks, "
+        "without recomputation, and with replicas unlimited or none");
+  PipedreamRules rules;
+  rules.replicas = unlimited;
+  const auto states = pipedream_states(problem.profile, space.ideals, kMostPipedreamStates);
+  const PipedreamPlan plan = solve_pipedream_levels(states, levels, rules);
+  return {stages_from_pipedream(states, plan, levels), plan.time_s, plan.time_s, false};
+}
+
+}  // namespace
+
+Solution solve_pipedream(const Problem& problem, Deadline deadline) {
+  const std::vector<PipedreamLevel> levels = pipedream_levels(problem.cluster);
+  return levels.size() == 1 ? solve_one_level(problem, levels.front(), deadline) : solve_levels(problem, levels);
 }
 
 }  // namespace sluice

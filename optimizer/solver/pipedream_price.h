@@ -1,5 +1,6 @@
 #pragma once
 
+#include "optimizer/solver/problem.h"
 #include "optimizer/solver/worker_objective.h"
 
 namespace sluice {
@@ -19,5 +20,14 @@ class PipedreamPrice : public WorkerObjective {
   const WorkerCost* cost_;
   double bandwidth_bytes_per_s_;
 };
+
+/// Two levels take this number cubed of time and, squared, of memory.
+inline constexpr std::int64_t kMostPipedreamStates = 1000;
+
+/// PipeDream's problem on the problem's cluster; the price is PipeDream's. On one level a search with PipedreamPrice;
+/// on nodes of several ranks solve_pipedream_levels() with what is right, which ignores memory and the deadline.
+/// @throws Error (infeasible) for clusters that are no levels, and there for more than kMostPipedreamStates
+/// states, and for anything but joint cuts with unlimited replicas or none
+[[nodiscard]] Solution solve_pipedream(const Problem& problem, Deadline deadline);
 
 }  // namespace sluice

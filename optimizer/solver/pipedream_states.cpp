@@ -1,47 +1,31 @@
 #include "optimizer/solver/pipedream_states.h"
 
 #include <algorithm>
-#include <set>
 
 #include "core/index.h"
+#include "optimizer/solver/ideals.h"
 
 namespace sluice {
 namespace {
 
 using LayerSet = std::vector<bool>;
 
-std::vector<std::vector<LayerId>> predecessors_of(const Model& model) {
-  std::vector<std::vector<LayerId>> predecessors(model.layers.size());
-  for (std::size_t l = 0; l < predecessors.size(); ++l)
-    for (const TensorId t : model.needs[l].forward)
-      if (model.tensors[at(t)].producer != kDataset) predecessors[l].push_back(model.tensors[at(t)].producer);
-  return predecessors;
-}
-
-/// Breadth first, so in order of size.
-std::vector<LayerSet> ideals_of(const Model& model) {
-  const auto predecessors = predecessors_of(model);
-  std::vector<LayerSet> ideals{LayerSet(model.layers.size())};
-  std::set<LayerSet> known(ideals.begin(), ideals.end());
-  for (std::size_t i = 0; i < ideals.size(); ++i) {
-    for (std::size_t l = 0; l < predecessors.size(); ++l) {
-      const auto holds = [&](LayerId p) { return ideals[i][at(p)]; };
-      if (ideals[i][l] || !std::all_of(predecessors[l].begin(), predecessors[l].end(), holds)) continue;
-      LayerSet larger = ideals[i];
-      larger[l] = true;
-      if (known.insert(larger).second) ideals.push_back(std::move(larger));
-    }
+/// In order of size.
+std::vector<LayerSet> ideals_of(const Model& model, bool ideals, std::int64_t most) {
+  const WorkGraph graph = work_graph(model, {.cuts = Cuts::joint, .ideals = ideals});
+  IdealLattice lattice(graph, most);
+  std::vector<int> order;
+  for (int i = 0; i < lattice.count(); ++i) {
+    (void)lattice.below(i);  // finds further ones
+    order.push_back(i);
   }
-  return ideals;
-}
-
-std::vector<LayerSet> prefixes_of(const Model& model) {
-  std::vector<LayerSet> prefixes{LayerSet(model.layers.size())};
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    prefixes.push_back(prefixes.back());
-    prefixes.back()[l] = true;
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return lattice.units_in(a) < lattice.units_in(b); });
+  std::vector<LayerSet> sets;
+  for (const int i : order) {
+    LayerSet& set = sets.emplace_back(model.layers.size());
+    for (LayerId layer = 0; layer < std::ssize(model.layers); ++layer) set[at(layer)] = lattice.holds(i, layer);
   }
-  return prefixes;
+  return sets;
 }
 
 PipedreamState state_of(const Profile& profile, const std::vector<std::vector<LayerId>>& consumers, LayerSet layers) {
@@ -79,10 +63,10 @@ bool contains(const PipedreamState& outer, const PipedreamState& inner) {
   return true;
 }
 
-std::vector<PipedreamState> pipedream_states(const Profile& profile, bool ideals) {
+std::vector<PipedreamState> pipedream_states(const Profile& profile, bool ideals, std::int64_t most) {
   const auto consumers = consumers_by_tensor(profile.model);
   std::vector<PipedreamState> states;
-  for (LayerSet& layers : ideals ? ideals_of(profile.model) : prefixes_of(profile.model))
+  for (LayerSet& layers : ideals_of(profile.model, ideals, most))
     states.push_back(state_of(profile, consumers, std::move(layers)));
   return states;
 }

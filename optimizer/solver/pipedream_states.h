@@ -21,6 +21,8 @@ struct PipedreamState {
 
 /// From the empty state to the full one, none before one that it contains.
 /// @param ideals  all such sets, else the prefixes of the layers' order
-[[nodiscard]] std::vector<PipedreamState> pipedream_states(const Profile& profile, bool ideals);
+/// @throws Error (infeasible) for more than `most`
+[[nodiscard]] std::vector<PipedreamState> pipedream_states(const Profile& profile, bool ideals,
+                                                           std::int64_t most = 1'000'000);
 
 }  // namespace sluice

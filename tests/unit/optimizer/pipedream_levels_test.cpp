@@ -115,7 +115,8 @@ TEST(PipedreamLevels, every_published_figure_comes_out_with_the_published_errors
     if (of_profile.empty()) of_profile = states_as_published(profile_of(result.profile));
     EXPECT_EQ(static_cast<int>(of_profile.size()) - 1, result.states) << result.name();
     result.rules.as_published = true;
-    expect_same(solve_pipedream(of_profile, result.levels, result.rules).time_s, result.plan.time_s, result.name());
+    expect_same(solve_pipedream_levels(of_profile, result.levels, result.rules).time_s, result.plan.time_s,
+                result.name());
     ++runs;
   }
   EXPECT_EQ(runs, 146);
@@ -180,7 +181,7 @@ TEST(PipedreamLevels, the_published_figures_are_right_but_for_known_errors) {
     if (of_profile.empty()) of_profile = pipedream_states(profile_of(result.profile), true);
     const auto erring = kRight.find(result.name());
     const double expected_s = erring == kRight.end() ? result.plan.time_s : erring->second.milliseconds * 1e-3;
-    expect_same(solve_pipedream(of_profile, result.levels, result.rules).time_s, expected_s,
+    expect_same(solve_pipedream_levels(of_profile, result.levels, result.rules).time_s, expected_s,
                 result.name() + (erring == kRight.end() ? "" : text(": ", erring->second.why)));
   }
 }
@@ -228,7 +229,7 @@ TEST(PipedreamLevels, equals_exhaustive_search_on_random_graphs) {
     if (!nested && random.chance(0.4)) rules.memory_bytes = random.between(50, 500);
     const double expected_s = least_time_s(states, levels, rules, static_cast<int>(levels.size()) - 1, 0,
                                            static_cast<int>(states.size()) - 1, levels.back().machines);
-    const PipedreamPlan plan = solve_pipedream(states, levels, rules);
+    const PipedreamPlan plan = solve_pipedream_levels(states, levels, rules);
     if (std::isinf(expected_s)) {
       EXPECT_EQ(plan.time_s, expected_s) << "seed " << seed;
       continue;
@@ -287,7 +288,7 @@ TEST(PipedreamLevels, refuses_memory_limits_on_several_levels) {
   const auto states = pipedream_states(testing::RandomCase(1).profile(3, true), false);
   PipedreamRules rules;
   rules.memory_bytes = 1;
-  EXPECT_THROW((void)solve_pipedream(states, {{2, 1.0}, {2, 1.0}}, rules), Error);
+  EXPECT_THROW((void)solve_pipedream_levels(states, {{2, 1.0}, {2, 1.0}}, rules), Error);
 }
 
 }  // namespace
