@@ -52,6 +52,8 @@ struct Solution {
 
 /// Bounds and prices are sums taken in different orders: they are equal within this factor.
 inline constexpr double kRounding = 1 + 1e-9;
+/// Bounds that have to stay below a sum taken in another order are reduced by this factor.
+inline constexpr double kSafely = 1 - 1e-12;
 
 [[nodiscard]] inline bool is_optimal(const Solution& solution) {
   return solution.found() && solution.price <= solution.lower_bound * kRounding;

@@ -10,14 +10,12 @@ namespace sluice {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Bounds that add up what prices add up in another order stay below them by this factor.
-constexpr double kSafely = 1 - 1e-12;
 
 class Search {
  public:
   Search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space, const SearchScope& scope)
       : graph_(&graph),
-        walk_(worker_walk(graph, objective.cost(), kMostIdeals)),
+        walk_(worker_walk(graph, objective.cost())),
         setting_{objective, space, scope, RankClasses(objective.cost().cluster(), scope.ranks), *walk_} {}
 
   Pipeline run();

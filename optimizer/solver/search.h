@@ -40,11 +40,8 @@ struct Pipeline {
   bool timed_out = false;
 };
 
-/// The most ideals that a search holds at once: about 100 bytes each, and more with more units.
-inline constexpr std::int64_t kMostIdeals = 4'000'000;
-
 /// @param space  its limits on replicas and `exactly`; what is cut is the graph's business
-/// @throws Error (infeasible) for graphs of more than kMostIdeals ideals, or too many classes of ranks
+/// @throws Error (infeasible) if the graph has too many ideals (millions), or the ranks too many classes
 [[nodiscard]] Pipeline search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space,
                               const SearchScope& scope);
 

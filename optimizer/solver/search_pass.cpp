@@ -12,10 +12,13 @@ SearchPass::SearchPass(SearchSetting& setting, double limit, int charged)
       seat_{0, setting.scope.ranks_behind, setting.scope.ranks_before + charged + setting.scope.ranks_behind},
       least_(setting.ranks.classes() == 1 && !setting.space.exactly),
       by_size_(at(setting.walk.units_in(setting.walk.full())) + 1) {
-  if (least_) return;
   const RankClasses& ranks = setting.ranks;
-  for (int crew = 1; crew <= ranks.all(); ++crew)
-    if (ranks.ranks_in(crew) <= setting.space.most_replicas) crews_.push_back(crew);
+  for (int crew = 0; crew <= ranks.all(); ++crew) {
+    const int replicas = ranks.ranks_in(crew);
+    if (replicas > 0 && replicas <= setting.space.most_replicas) crews_.push_back(crew);
+    const double mean_speed = ranks.speed(crew) / std::max(1, replicas);
+    capacity_s_.push_back(setting.objective.capacity_s(std::max(1, replicas), limit) * mean_speed);
+  }
   std::stable_sort(crews_.begin(), crews_.end(), [&](int a, int b) { return ranks.ranks_in(a) < ranks.ranks_in(b); });
 }
 
@@ -25,11 +28,36 @@ int SearchPass::run() {
   for (auto ideals = by_size_.rbegin(); ideals + 1 != by_size_.rend(); ++ideals)
     for (const int ideal : *ideals) {
       above_ = ideal;
-      walk.visit_below(ideal, *this);
+      find_windows(ideal);
+      if (!windows_.empty()) walk.visit_below(ideal, windows_, *this);
       if (timed_out_) return 0;
     }
   const int best = best_complete();
   return best == kNone ? 0 : setting_.ranks.ranks_in(states_[at(best)].used);
+}
+
+/// A worker computes no more than its crew can, and no less than leaves what the other ranks can.
+void SearchPass::find_windows(int above) {
+  const RankClasses& ranks = setting_.ranks;
+  const double all_s = setting_.walk.compute_s(above);
+  std::vector<ComputeWindow> found;
+  for (int behind = first_state(above); behind != kNone; behind = states_[at(behind)].next) {
+    const int left = ranks.all() - states_[at(behind)].used;
+    for (const int crew : crews_) {
+      if (!ranks.is_within(crew, left)) continue;
+      const double others_s = crew == left ? 0 : limit_ * ranks.speed(left - crew) * kRounding;
+      found.push_back({all_s * kSafely - others_s, capacity_s_[at(crew)] * kRounding});
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.least_s < b.least_s; });
+  windows_.clear();
+  for (const ComputeWindow& window : found) {
+    if (window.least_s >= window.limit_s) continue;
+    if (!windows_.empty() && window.least_s <= windows_.back().limit_s)
+      windows_.back().limit_s = std::max(windows_.back().limit_s, window.limit_s);
+    else
+      windows_.push_back(window);
+  }
 }
 
 bool SearchPass::visit(int ideal, const WorkerLoad& load) {
@@ -43,7 +71,6 @@ bool SearchPass::visit(int ideal, const WorkerLoad& load) {
 void SearchPass::use_least(int ideal, const WorkerLoad& load, int behind) {
   const int used = states_[at(behind)].used;
   const int most = std::min(setting_.space.most_replicas, setting_.ranks.all() - used);
-  if (!can_finish(ideal, used + 1)) return;
   const Seat seat{0, seat_.ranks_from_here + used, seat_.ranks};
   const int replicas = setting_.objective.least_replicas(load, seat, most, setting_.ranks.spec(0), limit_);
   if (replicas > 0 && can_finish(ideal, used + replicas))

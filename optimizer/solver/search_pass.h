@@ -43,6 +43,7 @@ class SearchPass : private WorkerWalk::Visitor {
     int behind = kNone;  ///< the state there
     int next = kNone;    ///< of the same ideal
   };
+  void find_windows(int above);
   bool visit(int ideal, const WorkerLoad& load) override;
   void use_least(int ideal, const WorkerLoad& load, int behind);
   void use_any(int ideal, const WorkerLoad& load, int behind);
@@ -56,11 +57,13 @@ class SearchPass : private WorkerWalk::Visitor {
 
   SearchSetting& setting_;
   double limit_;
-  Seat seat_;               ///< of a worker without itself and those that the search places
-  bool least_;              ///< the least number of ranks says all
-  std::vector<int> crews_;  ///< that a worker may have, small ones first; not if least_
-  int above_ = kNone;       ///< the ideal whose workers are visited
-  int empty_ = kNone;       ///< the empty ideal, once met
+  Seat seat_;                       ///< of a worker without itself and those that the search places
+  bool least_;                      ///< the least number of ranks says all
+  std::vector<int> crews_;          ///< that a worker may have, small ones first
+  std::vector<double> capacity_s_;  ///< by crew: a worker computes less than that
+  int above_ = kNone;               ///< the ideal whose workers are visited
+  std::vector<ComputeWindow> windows_;
+  int empty_ = kNone;  ///< the empty ideal, once met
   std::vector<State> states_;
   std::vector<int> first_state_;           ///< by ideal
   std::vector<std::vector<int>> by_size_;  ///< ideals reached, by their number of units

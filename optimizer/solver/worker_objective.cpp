@@ -21,4 +21,27 @@ double BottleneckPrice::floor(const WorkerLoad& load, int most_replicas, const R
   return cost_->compute_s(load, {useful, useful, useful}, rank.speed);
 }
 
+int BottleneckPrice::least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
+                                    double limit) const {
+  const int useful = std::min(most, cost_->pricing().microbatches);  // more only all-reduce more
+  const auto too_slow = [&](int replicas) {
+    return cost_->compute_s(load, {replicas, replicas, replicas}, rank.speed) >= limit;
+  };
+  if (useful < 1 || too_slow(useful)) return 0;
+  int replicas = 1;
+  for (int enough = useful; replicas < enough;) {
+    const int middle = (replicas + enough) / 2;
+    too_slow(middle) ? replicas = middle + 1 : enough = middle;
+  }
+  for (; replicas <= useful; ++replicas)
+    if (price(load, {replicas, seat.ranks_from_here + replicas, seat.ranks}, rank) < limit) return replicas;
+  return 0;
+}
+
+double BottleneckPrice::capacity_s(int replicas, double limit) const {
+  const int microbatches = cost_->pricing().microbatches;
+  const int busiest = (microbatches + replicas - 1) / replicas;
+  return limit * microbatches / busiest;
+}
+
 }  // namespace sluice

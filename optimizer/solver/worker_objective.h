@@ -23,6 +23,9 @@ class WorkerObjective {
   /// @param seat  of the worker without its replicas: the ranks behind it, and all ranks
   [[nodiscard]] virtual int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                            double limit) const;
+
+  /// A worker of `replicas` ranks of speed 1 that costs less than `limit` computes less than this [s per micro-batch].
+  [[nodiscard]] virtual double capacity_s(int replicas, double limit) const { return replicas * limit; }
 };
 
 /// Ours: WorkerCost::price, the bottleneck [s per micro-batch].
@@ -32,6 +35,9 @@ class BottleneckPrice : public WorkerObjective {
   [[nodiscard]] const WorkerCost& cost() const override { return *cost_; }
   [[nodiscard]] double price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const override;
   [[nodiscard]] double floor(const WorkerLoad& load, int most_replicas, const RankSpec& rank) const override;
+  [[nodiscard]] int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
+                                   double limit) const override;
+  [[nodiscard]] double capacity_s(int replicas, double limit) const override;
 
  private:
   const WorkerCost* cost_;

@@ -1,12 +1,20 @@
 #include "optimizer/solver/worker_walk.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "core/error.h"
 #include "core/index.h"
+#include "core/text.h"
 #include "optimizer/solver/ideals.h"
 
 namespace sluice {
 namespace {
+
+/// Held in memory at once: of a general graph some hundred bytes each, of chains four.
+constexpr std::int64_t kMostIdeals = 4'000'000, kMostPrefixes = 256'000'000;
+/// Loads of intervals that are worth a table of 2 GB.
+constexpr std::int64_t kMostIntervals = 16'000'000;
 
 double compute_s_of(const Unit& unit, const WorkerCost& cost) {
   WorkerTally tally(cost);
@@ -14,15 +22,49 @@ double compute_s_of(const Unit& unit, const WorkerCost& cost) {
   return tally.load().compute_s;
 }
 
-/// Every unit follows the one before it: an ideal is a prefix and has its length
-/// as number. The loads of all intervals are tabulated once, since every pass of a search needs them.
-class ChainWalk : public WorkerWalk {
+void append(std::vector<LayerWork>& works, const Unit& unit) {
+  works.insert(works.end(), unit.works.begin(), unit.works.end());
+}
+
+/// Units [first, last), each after the one before it. An ideal holds a prefix of it.
+struct Chain {
+  int first = 0;
+  int last = 0;
+  std::vector<double> compute_s;  ///< of each prefix
+  [[nodiscard]] int length() const { return last - first; }
+};
+
+/// The chains of which the graph is made, side by side; none if it is not.
+std::vector<Chain> chains_of(const WorkGraph& graph) {
+  std::vector<Chain> chains;
+  const int units = static_cast<int>(graph.units.size());
+  for (int unit = 0, first = 0, furthest = 0; unit < units; ++unit) {
+    const std::vector<int>& successors = graph.successors[at(unit)];
+    for (const int successor : successors) furthest = std::max(furthest, successor);
+    if (std::find(successors.begin(), successors.end(), unit + 1) != successors.end()) continue;
+    if (furthest > unit) return {};
+    chains.push_back({first, unit + 1, {}});
+    first = unit + 1;
+  }
+  return chains;
+}
+
+void sum_prefixes(std::vector<Chain>& chains, const WorkGraph& graph, const WorkerCost& cost) {
+  for (Chain& chain : chains) {
+    chain.compute_s.push_back(0);
+    for (int unit = chain.first; unit < chain.last; ++unit)
+      chain.compute_s.push_back(chain.compute_s.back() + compute_s_of(graph.units[at(unit)], cost));
+  }
+}
+
+/// One chain: an ideal's number is the length of the prefix. The loads of all intervals are tabulated once, since every
+/// pass of a search needs them.
+class IntervalWalk : public WorkerWalk {
  public:
-  ChainWalk(const WorkGraph& graph, const WorkerCost& cost) : graph_(&graph), compute_s_{0} {
-    const int units = static_cast<int>(graph.units.size());
-    for (const Unit& unit : graph.units) compute_s_.push_back(compute_s_.back() + compute_s_of(unit, cost));
+  IntervalWalk(const WorkGraph& graph, const WorkerCost& cost, const Chain& chain)
+      : graph_(&graph), compute_s_(chain.compute_s) {
     WorkerTally tally(cost);
-    for (int above = 1; above <= units; ++above) {
+    for (int above = 1; above <= chain.length(); ++above) {
       std::vector<WorkerLoad>& loads = loads_.emplace_back();
       for (int below = above - 1; below >= 0; --below) {
         for (const LayerWork& work : graph.units[at(below)].works) tally.add(work);
@@ -38,17 +80,19 @@ class ChainWalk : public WorkerWalk {
   int units_in(int ideal) const override { return ideal; }
   double compute_s(int ideal) const override { return compute_s_[at(ideal)]; }
 
-  void visit_below(int ideal, Visitor& visitor) override {
-    if (ideal == 0) return;
-    const WorkerLoad* load = loads_[at(ideal - 1)].data();
-    for (int below = ideal - 1; below >= 0; --below)
-      if (!visitor.visit(below, *load++)) return;
+  void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
+    auto window = windows.begin();
+    for (int below = ideal - 1; below >= 0; --below) {
+      const double worker_s = compute_s_[at(ideal)] - compute_s_[at(below)];
+      while (window != windows.end() && worker_s >= window->limit_s) ++window;
+      if (window == windows.end()) return;
+      if (worker_s >= window->least_s && !visitor.visit(below, loads_[at(ideal - 1)][at(ideal - 1 - below)])) return;
+    }
   }
 
   std::vector<LayerWork> works_between(int below, int above) const override {
     std::vector<LayerWork> works;
-    for (int unit = below; unit < above; ++unit)
-      works.insert(works.end(), graph_->units[at(unit)].works.begin(), graph_->units[at(unit)].works.end());
+    for (int unit = below; unit < above; ++unit) append(works, graph_->units[at(unit)]);
     return works;
   }
 
@@ -58,11 +102,118 @@ class ChainWalk : public WorkerWalk {
   std::vector<std::vector<WorkerLoad>> loads_;  ///< [above - 1][above - 1 - below]
 };
 
-/// Any graph: depth-first through the lattice, a tally following.
+/// Several chains side by side: an ideal is a prefix of each, numbered in mixed radix. For every choice of
+/// prefixes of the other chains, those of the last that lie in a window follow from prefix sums.
+class ChainsWalk : public WorkerWalk {
+ public:
+  ChainsWalk(const WorkGraph& graph, const WorkerCost& cost, std::vector<Chain> chains)
+      : graph_(&graph), chains_(std::move(chains)), tally_(cost), above_(chains_.size()), below_(chains_.size()) {
+    for (const Chain& chain : chains_) {
+      stride_.push_back(count_);
+      count_ *= chain.length() + 1;
+    }
+  }
+
+  int full() const override { return count_ - 1; }
+  int count() const override { return count_; }
+  int units_in(int ideal) const override {
+    int units = 0;
+    for (std::size_t c = 0; c < chains_.size(); ++c) units += prefix(ideal, c);
+    return units;
+  }
+  double compute_s(int ideal) const override {
+    double sum_s = 0;
+    for (std::size_t c = 0; c < chains_.size(); ++c) sum_s += chains_[c].compute_s[at(prefix(ideal, c))];
+    return sum_s;
+  }
+
+  void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
+    for (std::size_t c = 0; c < chains_.size(); ++c) {
+      while (below_[c] < above_[c]) drop(c);
+      above_[c] = below_[c] = prefix(ideal, c);
+    }
+    visit_prefixes(0, 0, windows, visitor);
+  }
+
+  std::vector<LayerWork> works_between(int below, int above) const override {
+    std::vector<LayerWork> works;
+    for (std::size_t c = 0; c < chains_.size(); ++c)
+      for (int unit = prefix(below, c); unit < prefix(above, c); ++unit)
+        append(works, graph_->units[at(chains_[c].first + unit)]);
+    return works;
+  }
+
+ private:
+  [[nodiscard]] int prefix(int ideal, std::size_t c) const { return ideal / stride_[c] % (chains_[c].length() + 1); }
+  [[nodiscard]] const std::vector<LayerWork>& works(std::size_t c, int unit) const {
+    return graph_->units[at(chains_[c].first + unit)].works;
+  }
+  void take(std::size_t c) {
+    for (const LayerWork& work : works(c, --below_[c])) tally_.add(work);
+  }
+  void drop(std::size_t c) {
+    for (const LayerWork& work : works(c, below_[c]++)) tally_.remove(work);
+  }
+
+  void visit_prefixes(std::size_t c, double others_s, std::span<const ComputeWindow> windows, Visitor& visitor) {
+    if (c + 1 == chains_.size()) return visit_last(others_s, windows, visitor);
+    const std::vector<double>& compute_s = chains_[c].compute_s;
+    for (int end = above_[c]; end >= 0; --end) {
+      const double own_s = others_s + compute_s[at(above_[c])] - compute_s[at(end)];
+      if (own_s >= windows.back().limit_s) break;
+      wanted_[c] = end;
+      visit_prefixes(c + 1, own_s, windows, visitor);
+    }
+  }
+
+  void visit_last(double others_s, std::span<const ComputeWindow> windows, Visitor& visitor) {
+    const std::size_t c = chains_.size() - 1;
+    const std::vector<double>& compute_s = chains_[c].compute_s;
+    const double all_s = others_s + compute_s[at(above_[c])];
+    for (const ComputeWindow& window : windows) {
+      if (others_s >= window.limit_s) continue;
+      // The longest prefix that leaves enough to the worker.
+      const auto begin = compute_s.begin(), end = begin + above_[c] + 1;
+      int below = static_cast<int>(std::upper_bound(begin, end, all_s - window.least_s) - begin) - 1;
+      for (; below >= 0 && all_s - compute_s[at(below)] < window.limit_s; --below) {
+        if (!go_to(below)) continue;
+        if (!visitor.visit(number(), tally_.load())) return;
+      }
+    }
+  }
+
+  /// @return whether the worker there has any work
+  bool go_to(int last_end) {
+    wanted_[chains_.size() - 1] = last_end;
+    bool any = false;
+    for (std::size_t c = 0; c < chains_.size(); ++c) {
+      while (below_[c] > wanted_[c]) take(c);
+      while (below_[c] < wanted_[c]) drop(c);
+      any = any || below_[c] < above_[c];
+    }
+    return any;
+  }
+  [[nodiscard]] int number() const {
+    int number = 0;
+    for (std::size_t c = 0; c < chains_.size(); ++c) number += below_[c] * stride_[c];
+    return number;
+  }
+
+  const WorkGraph* graph_;
+  std::vector<Chain> chains_;
+  std::vector<int> stride_;
+  int count_ = 1;
+  WorkerTally tally_;                                           ///< of what lies between below_ and above_
+  std::vector<int> above_;                                      ///< prefixes of the ideal whose workers are visited
+  std::vector<int> below_;                                      ///< prefixes behind which the worker begins
+  std::vector<int> wanted_ = std::vector<int>(chains_.size());  ///< where below_ is to go
+};
+
+/// Any graph: depth-first through the lattice. The tally follows only to where a worker is visited.
 class LatticeWalk : public WorkerWalk {
  public:
-  LatticeWalk(const WorkGraph& graph, const WorkerCost& cost, std::int64_t most_ideals)
-      : graph_(&graph), lattice_(graph, most_ideals), tally_(cost), compute_s_{0}, seen_{0} {
+  LatticeWalk(const WorkGraph& graph, const WorkerCost& cost)
+      : graph_(&graph), lattice_(graph, kMostIdeals), tally_(cost), compute_s_{0}, seen_{0} {
     for (const Unit& unit : graph.units) compute_s_[0] += unit_s_.emplace_back(compute_s_of(unit, cost));
   }
 
@@ -71,40 +222,60 @@ class LatticeWalk : public WorkerWalk {
   int units_in(int ideal) const override { return lattice_.units_in(ideal); }
   double compute_s(int ideal) const override { return compute_s_[at(ideal)]; }
 
-  void visit_below(int ideal, Visitor& visitor) override {
+  void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
     ++round_;
+    above_s_ = compute_s_[at(ideal)];
+    windows_ = windows;
     descend(ideal, visitor);
   }
 
   std::vector<LayerWork> works_between(int below, int above) const override {
     std::vector<LayerWork> works;
     for (int unit = 0; unit < std::ssize(graph_->units); ++unit)
-      if (lattice_.holds(above, unit) && !lattice_.holds(below, unit))
-        works.insert(works.end(), graph_->units[at(unit)].works.begin(), graph_->units[at(unit)].works.end());
+      if (lattice_.holds(above, unit) && !lattice_.holds(below, unit)) append(works, graph_->units[at(unit)]);
     return works;
   }
 
  private:
   void descend(int ideal, Visitor& visitor) {
     const std::size_t steps = lattice_.below(ideal).size();
+    meet(ideal);
     for (std::size_t k = 0; k < steps; ++k) {
       const IdealLattice::Step step = lattice_.below(ideal)[k];
-      meet(ideal, step);
       if (seen_[at(step.below)] == round_) continue;
       seen_[at(step.below)] = round_;
-      const std::vector<LayerWork>& works = graph_->units[at(step.unit)].works;
-      for (const LayerWork& work : works) tally_.add(work);
-      if (visitor.visit(step.below, tally_.load())) descend(step.below, visitor);
-      for (const LayerWork& work : works) tally_.remove(work);
+      const double worker_s = above_s_ - compute_s_[at(step.below)];
+      if (worker_s >= windows_.back().limit_s) continue;
+      path_.push_back(step.unit);
+      if (!in_window(worker_s) || visitor.visit(step.below, load_of_path())) descend(step.below, visitor);
+      path_.pop_back();
+      if (tallied_ > path_.size()) {
+        --tallied_;
+        for (const LayerWork& work : graph_->units[at(step.unit)].works) tally_.remove(work);
+      }
     }
   }
 
-  void meet(int ideal, const IdealLattice::Step& step) {
-    if (step.below < std::ssize(seen_)) return;
+  [[nodiscard]] bool in_window(double worker_s) const {
+    for (const ComputeWindow& window : windows_)
+      if (worker_s < window.limit_s) return worker_s >= window.least_s;
+    return false;
+  }
+
+  WorkerLoad load_of_path() {
+    for (; tallied_ < path_.size(); ++tallied_)
+      for (const LayerWork& work : graph_->units[at(path_[tallied_])].works) tally_.add(work);
+    return tally_.load();
+  }
+
+  /// Knows the ideals just below one.
+  void meet(int ideal) {
+    const std::size_t known = seen_.size();
+    if (at(lattice_.count()) == known) return;
     seen_.resize(at(lattice_.count()));
     compute_s_.resize(at(lattice_.count()));
-    for (const IdealLattice::Step& sibling : lattice_.below(ideal))
-      compute_s_[at(sibling.below)] = compute_s_[at(ideal)] - unit_s_[at(sibling.unit)];
+    for (const IdealLattice::Step& step : lattice_.below(ideal))
+      if (at(step.below) >= known) compute_s_[at(step.below)] = compute_s_[at(ideal)] - unit_s_[at(step.unit)];
   }
 
   const WorkGraph* graph_;
@@ -114,21 +285,26 @@ class LatticeWalk : public WorkerWalk {
   std::vector<double> compute_s_;  ///< by ideal
   std::vector<int> seen_;          ///< by ideal: the last round that met it
   int round_ = 0;
+  double above_s_ = 0;
+  std::span<const ComputeWindow> windows_;
+  std::vector<int> path_;    ///< the units of the worker
+  std::size_t tallied_ = 0;  ///< so many of them are in the tally
 };
-
-bool is_chain(const WorkGraph& graph) {
-  for (int unit = 0; unit + 1 < std::ssize(graph.units); ++unit) {
-    const std::vector<int>& successors = graph.successors[at(unit)];
-    if (std::find(successors.begin(), successors.end(), unit + 1) == successors.end()) return false;
-  }
-  return true;
-}
 
 }  // namespace
 
-std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerCost& cost, std::int64_t most_ideals) {
-  if (is_chain(graph)) return std::make_unique<ChainWalk>(graph, cost);
-  return std::make_unique<LatticeWalk>(graph, cost, most_ideals);
+std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerCost& cost) {
+  std::vector<Chain> chains = chains_of(graph);
+  std::int64_t prefixes = chains.empty() ? 0 : 1;
+  for (const Chain& chain : chains) prefixes = std::min(prefixes * (chain.length() + 1), kMostPrefixes + 1);
+  if (prefixes == 0 || (chains.size() > 3 && prefixes > kMostIdeals)) return std::make_unique<LatticeWalk>(graph, cost);
+  if (prefixes > kMostPrefixes)
+    throw infeasible(text("cuts of so many layers have more than ", kMostPrefixes,
+                          " combinations: search fewer cut vectors, joint or independent ones"));
+  sum_prefixes(chains, graph, cost);
+  if (chains.size() == 1 && prefixes * prefixes / 2 <= kMostIntervals)
+    return std::make_unique<IntervalWalk>(graph, cost, chains[0]);
+  return std::make_unique<ChainsWalk>(graph, cost, std::move(chains));
 }
 
 }  // namespace sluice

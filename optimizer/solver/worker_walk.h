@@ -1,11 +1,18 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "optimizer/solver/work_graph.h"
 
 namespace sluice {
+
+/// Workers whose compute [s at speed 1] is at least `least_s` and below `limit_s`.
+struct ComputeWindow {
+  double least_s = 0;
+  double limit_s = 0;
+};
 
 /// The ideals of a work graph and the workers between them, as a search from the
 /// last worker to the first meets them. Ideals have numbers from 0 on.
@@ -21,17 +28,18 @@ class WorkerWalk {
 
   virtual ~WorkerWalk() = default;
   [[nodiscard]] virtual int full() const = 0;
-  [[nodiscard]] virtual int count() const = 0;  ///< of the ideals met so far
+  [[nodiscard]] virtual int count() const = 0;  ///< numbers in use so far
   [[nodiscard]] virtual int units_in(int ideal) const = 0;
   [[nodiscard]] virtual double compute_s(int ideal) const = 0;  ///< of all its works at speed 1
-  /// Visits every worker below `ideal`, smaller ones before those that include them.
-  virtual void visit_below(int ideal, Visitor& visitor) = 0;
+  /// Visits the workers below `ideal` that lie in one of the windows, each once, unless all of another's load and more
+  /// is theirs that was of no interest.
+  /// @param windows  ascending and apart
+  virtual void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) = 0;
   [[nodiscard]] virtual std::vector<LayerWork> works_between(int below, int above) const = 0;
 };
 
 /// Keeps references to both.
-/// @throws Error (infeasible), also later on, if the graph has more than `most_ideals` ideals
-[[nodiscard]] std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerCost& cost,
-                                                      std::int64_t most_ideals);
+/// @throws Error (infeasible), also later on, if the graph has too many ideals
+[[nodiscard]] std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerCost& cost);
 
 }  // namespace sluice

@@ -28,7 +28,6 @@ TEST(SearchProfiles, compute_only_optima_over_intervals_are_the_known_ones) {
         std::sscanf(line.c_str(), "%63s n=%d K=%d C: co=%lf free=%lf", name, &nodes, &ranks, &joint, &independent), 5);
     const Profile profile = import_pipedream(kFolder + name + ".graph.txt").profile;
     for (const auto& [cuts, expected_ms] : {std::pair{Cuts::joint, joint}, std::pair{Cuts::independent, independent}}) {
-      if (cuts == Cuts::independent && nodes > 30) continue;
       const Solution found = best(profile, ranks, {.cuts = cuts});
       EXPECT_NEAR(found.price * 1e3, expected_ms, 5.1e-4) << line;
       EXPECT_TRUE(is_optimal(found)) << line;
