@@ -219,6 +219,18 @@ TEST_F(Command, refuses_foreign_profiles_that_cannot_be) {
   expect_failure(text("import pipedream ", path("none.txt"), " -o ", path("plan.h5")), 3, "none.txt");
 }
 
+TEST_F(Command, imports_a_graph_of_dnn_partitioning_with_its_devices) {
+  const std::string graph = "tests/data/dnn-partitioning/throughput-inputs/LayerGraphs/gnmt_training.json";
+  const Outcome outcome = run(text("import msr ", graph, " -o ", path("p.h5")));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Profile profile = read_profile(path("p.h5"));
+  EXPECT_EQ(profile.model.layers.size(), 192U);
+  ASSERT_TRUE(profile.cluster);
+  EXPECT_EQ(profile.cluster->ranks.size(), 7U);
+  std::ofstream(path("bad.json")) << "{\"maxFPGAs\": 2}";
+  expect_failure(text("import msr ", path("bad.json"), " -o ", path("plan.h5")), 3, "bad.json: maxCPUs is missing");
+}
+
 TEST_F(Command, warns_of_a_suspicious_profile) {
   const Outcome outcome = run(text("import pipedream tests/data/pipedream/resnet18.graph_copy.txt -o ", path("p.h5")));
   EXPECT_EQ(outcome.code, 0);
