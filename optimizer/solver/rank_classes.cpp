@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -11,17 +11,17 @@
 namespace sluice {
 
 RankClasses::RankClasses(const Cluster& cluster, const std::vector<Rank>& ranks) {
-  std::map<std::pair<double, std::int64_t>, std::vector<Rank>, std::greater<>> classes;
+  std::map<std::tuple<double, std::int64_t, bool>, std::vector<Rank>, std::greater<>> classes;
   for (const Rank rank : ranks) {
     const RankSpec& spec = cluster.ranks[at(rank)];
-    classes[{spec.speed, spec.memory_bytes}].push_back(rank);
+    classes[{spec.speed, spec.memory_bytes, spec.host}].push_back(rank);
   }
   strongest_ = {0, 0, 0};
   std::int64_t crews = 1;
   for (const auto& [key, members] : classes) {
     specs_.push_back(cluster.ranks[at(members[0])]);
-    strongest_.speed = std::max(strongest_.speed, key.first);
-    strongest_.memory_bytes = std::max(strongest_.memory_bytes, key.second);
+    strongest_.speed = std::max(strongest_.speed, specs_.back().speed);
+    strongest_.memory_bytes = std::max(strongest_.memory_bytes, specs_.back().memory_bytes);
     members_.push_back(members);
     crews *= std::ssize(members) + 1;
     if (crews > kMostCrews)

@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-/// Ranks by equal speed and memory, and how many of each class are used: a crew.
+/// Ranks by equal speed, memory and kind, and how many of each class are used: a crew.
 /// Crews are numbered in mixed radix, so that adding crews adds their numbers; with one
 /// class a crew is its number of ranks.
 class RankClasses {

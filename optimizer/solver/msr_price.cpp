@@ -1,0 +1,95 @@
+#include "optimizer/solver/msr_price.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "core/error.h"
+#include "core/index.h"
+#include "core/text.h"
+#include "optimizer/solver/msr_graph.h"
+#include "optimizer/solver/msr_moves.h"
+#include "optimizer/solver/msr_search.h"
+
+namespace sluice {
+namespace {
+
+void require_supported(const Profile& profile, const Cluster& cluster) {
+  bool any_forward_s = false, any_host_s = false;
+  for (std::size_t l = 0; l < profile.costs.size(); ++l) {
+    const LayerCost& cost = profile.costs[l];
+    if (cost.backward_input_s > 0 || cost.backward_weight_s > 0)
+      throw infeasible(text("--cost msr takes graphs whose backward nodes are layers of their own, but ",
+                            profile.model.layers[l].name, " has backward times: import one by sluice import msr"));
+    any_forward_s |= cost.forward_s > 0;
+    any_host_s |= cost.host_s > 0;
+  }
+  const bool any_host = std::any_of(cluster.ranks.begin(), cluster.ranks.end(), [](const auto& r) { return r.host; });
+  if (any_host && any_forward_s && !any_host_s)
+    throw infeasible("the cluster has host CPUs, but the profile does not know how long layers take there (host_s)");
+}
+
+bool colocates(const Model& model) {
+  std::set<int> classes;
+  return std::any_of(model.layers.begin(), model.layers.end(), [&](const Layer& layer) {
+    return layer.backward || (layer.colocation != kNone && !classes.insert(layer.colocation).second);
+  });
+}
+
+std::vector<Stage> stages_of(const MsrGraph& graph, const MsrPartition& partition) {
+  std::vector<Stage> stages;
+  for (const auto& [rank, units] : partition.parts) {
+    Stage& stage = stages.emplace_back();
+    stage.index = static_cast<int>(stages.size()) - 1;
+    stage.owners = {rank};
+    for (const int unit : units)
+      for (const LayerWork& work : graph.order.units[at(unit)].works) stage.layers.push_back(work.layer);
+    std::sort(stage.layers.begin(), stage.layers.end());
+  }
+  return stages;
+}
+
+}  // namespace
+
+std::vector<double> msr_loads(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages) {
+  const Model& model = profile.model;
+  std::vector<Rank> owner(model.layers.size(), kNone);
+  std::vector<MsrWeight> weights(cluster.ranks.size());
+  for (const Stage& stage : stages)
+    for (const LayerId layer : stage.layers) {
+      owner[at(layer)] = stage.owners.front();
+      weights[at(stage.owners.front())] += msr_weight(profile.costs[at(layer)]);
+    }
+  std::vector<double> transfers_s(cluster.ranks.size());
+  const auto consumers = consumers_by_tensor(model);
+  for (std::size_t t = 0; t < model.tensors.size(); ++t) {
+    if (model.tensors[t].producer == kDataset) continue;
+    std::set<Rank> ranks{owner[at(model.tensors[t].producer)]};
+    for (const LayerId consumer : consumers[t]) ranks.insert(owner[at(consumer)]);
+    if (ranks.size() < 2) continue;
+    for (const Rank rank : ranks) transfers_s[at(rank)] += msr_transfer_s(model.tensors[t], cluster);
+  }
+  std::vector<double> loads;
+  for (std::size_t rank = 0; rank < weights.size(); ++rank)
+    loads.push_back(msr_load(weights[rank], transfers_s[rank], cluster.ranks[rank]));
+  return loads;
+}
+
+Solution solve_msr(const Problem& problem, Deadline deadline) {
+  require_supported(problem.profile, problem.cluster);
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  const MsrGraph graph = msr_graph(problem.profile, problem.cluster, true);
+  const MsrPartition joint = search_msr(graph, graph.order, problem.cluster, kAny, deadline);
+  Solution solution;
+  solution.stages = stages_of(graph, joint);
+  solution.lower_bound = joint.lower_bound;
+  solution.timed_out = joint.timed_out;
+  if (problem.space.cuts != Cuts::joint && colocates(problem.profile.model))
+    improve_msr(problem.profile, problem.cluster, deadline, solution);
+  if (!solution.found()) return solution;
+  const std::vector<double> loads = msr_loads(problem.profile, problem.cluster, solution.stages);
+  solution.price = *std::max_element(loads.begin(), loads.end());
+  return solution;
+}
+
+}  // namespace sluice
