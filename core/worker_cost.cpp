@@ -55,6 +55,16 @@ void WorkerCost::Meetings::add(const Meetings& other, int sign) {
   summands += sign * other.summands;
 }
 
+void WorkerLoad::Holdings::add(const Holdings& other) {
+  always += other.always;
+  stashed += other.stashed;
+  stashed_leaving += other.stashed_leaving;
+  arriving += other.arriving;
+  leaving += other.leaving;
+  gradients += other.gradients;
+  partial_gradients += other.partial_gradients;
+}
+
 WorkerCost::Sizes::Sizes(const std::vector<std::int64_t>& sizes) : distinct(sizes) {
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
@@ -208,6 +218,7 @@ WorkerTally::WorkerTally(const WorkerCost& cost)
 
 void WorkerTally::move(LayerWork work, int sign) {
   works_ += sign;
+  if (work.work == Work::forward) forwards_ += sign;
   count_times(work, sign);
   count_layer(work.layer, -1);
   works_of_[at(work.layer)] ^= bits_of(work.work);
@@ -251,6 +262,7 @@ void WorkerTally::count_layer(LayerId layer, int sign) {
   } else {
     total_.weights_received += weights;
   }
+  if ((works & kBackwardWeight) && !(works & kBackwardInput)) strays_ += sign;
   workspace_.count(cost_->workspaces_.number[at(layer)], sign);
 }
 
@@ -275,13 +287,16 @@ void WorkerTally::count_tensor(TensorId tensor, const WorkerCost::Meetings& here
   if (leaves) total.sent += bytes;
   if (leaves_for_forwards) total.least_sent += bytes;
 
-  if (made_again) (here.stash_late > 0 ? held.arriving : held.always) += bytes;
-  if (arrives || (here.stash_late > 0 && !made_again))
+  // A reader whose backward is elsewhere may be made again there, which nobody knows here.
+  const bool may_leave = leaves || (made && here.summands < all.summands);
+  WorkerLoad::Holdings& kept = here.stash_late > 0 ? total.late : held;
+  if (made_again) kept.always += bytes;
+  if (arrives)
     held.arriving += bytes;
   else if (stash_read && !made_again)
-    (leaves ? held.stashed_leaving : held.stashed) += bytes;
-  else if (leaves)
-    held.leaving += bytes;
+    (may_leave ? kept.stashed_leaving : kept.stashed) += bytes;
+  else if (may_leave)  // made again: beside the second copy the send of the first, never of two
+    (made_again ? held.always : held.leaving) += bytes;
   else if ((made || here.read > 0) && !made_again)
     held.always += bytes;
 
@@ -295,16 +310,16 @@ void WorkerTally::count_tensor(TensorId tensor, const WorkerCost::Meetings& here
     total.sent += bytes;
     total.least_sent += bytes;
   }
-  if (here.wanted_late > 0) {
-    held.arriving += bytes * (summands_elsewhere + (here.summands > 0 ? 1 : 0));
-  } else {
-    if (summands_elsewhere > 0) held.gradients += bytes;
-    held.partial_gradients += bytes * summands_elsewhere;
-    if (gradient_leaves) held.leaving += bytes;
-  }
+  WorkerLoad::Holdings& kept_gradient = here.wanted_late > 0 ? total.late : held;
+  if (summands_elsewhere > 0) kept_gradient.gradients += bytes;
+  kept_gradient.partial_gradients += bytes * summands_elsewhere;
+  if (gradient_leaves)
+    kept_gradient.leaving += bytes;
+  else if (here.wanted_late > 0 && here.summands > 0)
+    kept_gradient.always += bytes;
 }
 
-WorkerLoad WorkerTally::load_of(const Bytes& bytes) {
+WorkerLoad WorkerTally::load_of(const Bytes& bytes) const {
   WorkerLoad load;
   load.received_bytes = static_cast<double>(bytes.received);
   load.sent_bytes = static_cast<double>(bytes.sent);
@@ -314,6 +329,17 @@ WorkerLoad WorkerTally::load_of(const Bytes& bytes) {
   load.weights_sent_bytes = static_cast<double>(bytes.weights_sent);
   load.updated_bytes = static_cast<double>(bytes.updated);
   load.holdings = bytes.holdings;
+  WorkerLoad::Holdings& held = load.holdings;
+  if (strays_ > 0) {
+    held.arriving += bytes.late.always + bytes.late.stashed + bytes.late.stashed_leaving + bytes.late.leaving +
+                     bytes.late.partial_gradients;
+  } else {
+    held.add(bytes.late);
+  }
+  if (forwards_ == 0) {  // nothing here holds up those that send: they are as far ahead as their own forwards
+    held.arriving += held.partial_gradients;
+    held.gradients = held.partial_gradients = 0;
+  }
   return load;
 }
 

@@ -47,10 +47,11 @@ struct WorkerLoad {
     std::int64_t always = 0;   ///< parameters, gradients, momentum, workspace, and tensors held for one micro-batch
     std::int64_t stashed = 0;  ///< from the forward here to the backward here
     std::int64_t stashed_leaving = 0;    ///< likewise, and sent to others meanwhile
-    std::int64_t arriving = 0;           ///< from the start of a receive to a use here, or to a backward-weight apart
+    std::int64_t arriving = 0;           ///< from the start of a receive to a use here
     std::int64_t leaving = 0;            ///< from where it is made to the end of its send
     std::int64_t gradients = 0;          ///< from the start of a gradient's receive to the backward here
     std::int64_t partial_gradients = 0;  ///< likewise, once for each reader elsewhere of the tensor
+    void add(const Holdings& other);
     bool operator==(const Holdings&) const = default;
   };
   Holdings holdings;
@@ -165,6 +166,9 @@ class WorkerTally {
     std::int64_t received = 0, sent = 0, least_received = 0, least_sent = 0;
     std::int64_t weights_received = 0, weights_sent = 0, updated = 0;
     WorkerLoad::Holdings holdings;
+    /// What a backward-weight apart needs. It runs right after the backward-input of its micro-batch, unless one of
+    /// its layers is a stray: then it may have to wait as long as anything that arrives.
+    WorkerLoad::Holdings late;
   };
 
   void move(LayerWork work, int sign);
@@ -172,10 +176,11 @@ class WorkerTally {
   void count_layer(LayerId layer, int sign);
   void count_tensor(TensorId tensor, const WorkerCost::Meetings& here, int sign, Bytes& total) const;
   void count_scratch(TensorId tensor, int sign);
-  static WorkerLoad load_of(const Bytes& bytes);
+  [[nodiscard]] WorkerLoad load_of(const Bytes& bytes) const;
 
   const WorkerCost* cost_;
-  int works_ = 0;
+  int works_ = 0, forwards_ = 0;
+  int strays_ = 0;  ///< layers with their backward-weight here and their backward-input elsewhere
   std::int64_t compute_ticks_ = 0, update_ticks_ = 0;
   std::vector<std::uint8_t> works_of_;      ///< per layer: bits, see worker_cost.cpp
   std::vector<WorkerCost::Meetings> here_;  ///< per tensor
