@@ -70,7 +70,7 @@ TEST(PipedreamPrice, no_worker_costs_less_than_the_floor_of_a_part_of_it) {
     const Profile profile = random.profile(4, true);
     const Cluster cluster = random.cluster(1, true);
     const WorkerCost cost(profile, cluster, {"1f1b", 4});
-    const PipedreamPrice objective(cost, random.between(1, 100));
+    const PipedreamPrice objective(cost, random.between(1, 25) * 0.2);
     WorkerTally tally(cost);
     for (LayerId layer = 0; layer < 2; ++layer)
       for (const Work work : {Work::forward, Work::backward}) tally.add({layer, work});
