@@ -184,17 +184,23 @@ class Placement {
 
 }  // namespace
 
+bool are_pipedream_levels(const Cluster& cluster) {
+  const int ranks = static_cast<int>(cluster.ranks.size()), nodes = static_cast<int>(cluster.node_names.size());
+  if (ranks % nodes != 0) return false;
+  for (Rank r = 0; r < ranks; ++r)
+    if (cluster.ranks[at(r)].node != r / (ranks / nodes)) return false;
+  return true;
+}
+
 std::vector<PipedreamLevel> pipedream_levels(const Cluster& cluster) {
   const int ranks = static_cast<int>(cluster.ranks.size()), nodes = static_cast<int>(cluster.node_names.size());
-  const int ranks_per_node = ranks / nodes;
-  for (Rank r = 0; r < ranks; ++r)
-    if (ranks % nodes != 0 || cluster.ranks[at(r)].node != r / ranks_per_node)
-      throw infeasible(text("PipeDream's planner knows only nodes of equally many ranks, numbered node by node; rank ",
-                            r, " of ", ranks, " on ", nodes, " nodes does not fit: choose --cost bottleneck"));
-  if (nodes == 1) return {{ranks, cluster.intra_node.bandwidth_bytes_per_s}};
-  if (ranks_per_node == 1) return {{nodes, cluster.inter_node.bandwidth_bytes_per_s}};
-  return {{ranks_per_node, cluster.intra_node.bandwidth_bytes_per_s},
-          {nodes, cluster.inter_node.bandwidth_bytes_per_s}};
+  if (!are_pipedream_levels(cluster))
+    throw infeasible(text("PipeDream's planner knows only nodes of equally many ranks, numbered node by node, not ",
+                          ranks, " ranks as they stand on ", nodes, " nodes: choose another cost"));
+  const LinkClass &inside = cluster.intra_node, &between = cluster.inter_node;
+  if (nodes == 1) return {{ranks, inside.bandwidth_bytes_per_s}};
+  if (nodes == ranks) return {{nodes, between.bandwidth_bytes_per_s}};
+  return {{ranks / nodes, inside.bandwidth_bytes_per_s}, {nodes, between.bandwidth_bytes_per_s}};
 }
 
 double pipedream_stage_s(double time_s, double parameter_bytes, int replicas, double bandwidth_bytes_per_s) {

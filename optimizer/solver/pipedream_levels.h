@@ -22,6 +22,7 @@ struct PipedreamLevel {
 /// single level where there is one node, or one rank on each.
 /// @throws Error (infeasible) for nodes of different sizes, and for ranks that do not stand block-wise
 [[nodiscard]] std::vector<PipedreamLevel> pipedream_levels(const Cluster& cluster);
+[[nodiscard]] bool are_pipedream_levels(const Cluster& cluster);  ///< false: it throws
 
 /// A stage on r machines of a level [s per minibatch]: (time + 4 (r-1) W / (B r)) / r. W are its
 /// parameter bytes, all-reduced after every minibatch, B the level's bandwidth; its time is that of the

@@ -47,11 +47,46 @@ Solution solve_levels(const Problem& problem, const std::vector<PipedreamLevel>&
   return {stages_from_pipedream(states, plan, levels), plan.time_s, plan.time_s, false};
 }
 
+/// Choices that its recurrences weigh up.
+double choices(std::size_t states, const std::vector<PipedreamLevel>& levels) {
+  const double count = static_cast<double>(states);
+  double sum = 0;
+  for (std::size_t l = 0; l < levels.size(); ++l) {
+    const double machines = levels[l].machines;
+    sum += machines * machines * count * count * (l + 1 < levels.size() ? count / 12 : 0.25);
+  }
+  return sum;
+}
+
 }  // namespace
 
 Solution solve_pipedream(const Problem& problem, Deadline deadline) {
   const std::vector<PipedreamLevel> levels = pipedream_levels(problem.cluster);
   return levels.size() == 1 ? solve_one_level(problem, levels.front(), deadline) : solve_levels(problem, levels);
+}
+
+Solution pipedream_candidate(const Problem& problem) {
+  constexpr double kMostChoices = 1e8;
+  Solution best;
+  const int ranks = static_cast<int>(problem.cluster.ranks.size()), most = problem.space.most_replicas;
+  if (!are_pipedream_levels(problem.cluster) || (most > 1 && most < ranks) || problem.space.exactly) return best;
+  const std::vector<PipedreamLevel> levels = pipedream_levels(problem.cluster);
+  const std::vector<PipedreamState> states = pipedream_states(problem.profile, false);
+  if (choices(states.size(), levels) > kMostChoices) return best;
+  PipedreamRules rules;
+  rules.replicas = most > 1;
+  for (const bool activations : {false, true})
+    for (const bool as_published : {false, true}) {
+      rules.activations = activations;
+      rules.as_published = as_published;
+      const PipedreamPlan plan = solve_pipedream_levels(states, levels, rules);
+      if (plan.levels.empty()) continue;
+      std::vector<Stage> stages = stages_from_pipedream(states, plan, levels);
+      const Loads loads = loads_of(problem.profile, problem.cluster, stages, problem.pricing);
+      const double price = bottleneck(problem.cluster, loads, problem.pricing).seconds;
+      if (price < best.price) best = {std::move(stages), price, 0, false};
+    }
+  return best;
 }
 
 }  // namespace sluice

@@ -30,4 +30,10 @@ inline constexpr std::int64_t kMostPipedreamStates = 1000;
 /// states, and for anything but joint cuts with unlimited replicas or none
 [[nodiscard]] Solution solve_pipedream(const Problem& problem, Deadline deadline);
 
+/// Of the plans that PipeDream's planner makes for the problem, as published and put right, with and without
+/// activations, the one with the least bottleneck() as we count: a candidate of our own planner that needs no search.
+/// Intervals only. None where PipeDream has no plan for such a cluster or such a limit of replicas, where
+/// none fits memory, or where it would take more than about a second.
+[[nodiscard]] Solution pipedream_candidate(const Problem& problem);
+
 }  // namespace sluice

@@ -124,6 +124,41 @@ TEST(PipedreamPrice, a_published_plan_within_16_gb_needs_more_and_is_refused) {
   EXPECT_TRUE(std::isinf(ours.lower_bound));
 }
 
+TEST(PipedreamPrice, the_candidate_for_nodes_of_several_ranks_is_no_worse_than_any_published_plan) {
+  for (const PipedreamResult& result : testing::pipedream_results()) {
+    if (result.profile != "alexnet" && result.profile != "vgg16") continue;
+    if (result.levels.size() == 1) continue;
+    const Profile profile = profile_of(result.profile);
+    const Cluster cluster = cluster_of(result.levels);
+    const int ranks = static_cast<int>(cluster.ranks.size());
+    const Solution candidate =
+        pipedream_candidate({profile, cluster, {"1f1b", kMicrobatches}, {.most_replicas = ranks}});
+    ASSERT_TRUE(candidate.found()) << result.name();
+    const double its = our_price(profile, cluster,
+                                 stages_from_pipedream(pipedream_states(profile, false), result.plan, result.levels));
+    EXPECT_LE(candidate.price, its * kRounding) << result.name();
+  }
+}
+
+TEST(PipedreamPrice, there_is_no_candidate_where_pipedream_has_no_plan) {
+  const Profile profile = testing::RandomCase(1).profile(3, true);
+  const auto found = [&](const Cluster& cluster, const SearchSpace& space) {
+    return pipedream_candidate({profile, cluster, {"1f1b", 4}, space}).found();
+  };
+  const Cluster good = uniform_cluster(2, 2, kInside, kBetween);
+  EXPECT_TRUE(found(good, {.most_replicas = 4}));
+  EXPECT_TRUE(found(good, {.most_replicas = 1}));
+  EXPECT_FALSE(found(good, {.most_replicas = 2}));
+  EXPECT_FALSE(found(good, {.exactly = true}));
+  EXPECT_FALSE(found(uniform_cluster(1, 1 << 16, kInside, kBetween), {.most_replicas = 1 << 16}));
+  Cluster uneven = good;
+  uneven.ranks[1].node = 1;
+  EXPECT_FALSE(found(uneven, {}));
+  for (RankSpec& rank : uneven.ranks) rank.node = 0, rank.memory_bytes = 1;
+  uneven.node_names = {"all"};
+  EXPECT_FALSE(found(uneven, {}));
+}
+
 TEST(PipedreamPrice, levels_are_planned_on_nodes_of_several_ranks) {
   const Profile profile = profile_of("alexnet");
   const Cluster cluster = uniform_cluster(4, 4, kInside, kBetween);
