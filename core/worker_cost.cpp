@@ -78,6 +78,7 @@ WorkerCost::WorkerCost(const Profile& profile, const Cluster& cluster, const Pri
       pricing_(pricing),
       least_in_flight_(microbatches_in_flight(pricing, 1)),
       most_in_flight_(microbatches_in_flight(pricing, pricing.microbatches)),
+      early_receives_(1 + Plan{}.receive_ahead),
       workspaces_(workspace_bytes(profile)),
       gradients_(tensor_bytes(profile.model)) {
   std::set<int> nodes;
@@ -172,11 +173,10 @@ std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) 
   const auto in_flight = [&](int ranks) {
     return rounded_up(std::clamp(ranks, least_in_flight_, most_in_flight_), seat.replicas);
   };
-  const int early_receives = 1 + Plan{}.receive_ahead;  // receives that have started before their data can come
   const int own = in_flight(seat.ranks_from_here);
   // Whoever sends has no more micro-batches in flight than the first worker.
-  const int arriving = std::min(microbatches, in_flight(seat.ranks) + early_receives);
-  const int gradient = std::min(microbatches, own + early_receives);
+  const int arriving = std::min(microbatches, in_flight(seat.ranks) + early_receives_);
+  const int gradient = std::min(microbatches, own + early_receives_);
   const int leaving = std::min(microbatches, 2);
   const int later_workers = seat.ranks_from_here - seat.replicas;
   // As doubles: exact below 2^53 bytes, and no overflow above.

@@ -121,6 +121,7 @@ class WorkerCost {
   const Cluster* cluster_;
   Pricing pricing_;
   int least_in_flight_, most_in_flight_;  ///< microbatches_in_flight() for few and for many ranks
+  int early_receives_;                    ///< receives that have started before their data can come
   bool mixed_links_ = false;
   double bandwidth_bytes_per_s_;
   std::vector<Touch> touches_;            ///< of all works of all layers, one after the other
