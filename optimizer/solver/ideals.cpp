@@ -8,12 +8,6 @@
 #include "core/text.h"
 
 namespace sluice {
-namespace {
-
-constexpr int kBits = 64;
-
-}  // namespace
-
 IdealLattice::IdealLattice(const WorkGraph& graph, std::int64_t most)
     : graph_(&graph),
       predecessors_(graph.units.size()),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,10 +28,20 @@ class IdealLattice {
   [[nodiscard]] std::span<const Step> below(int ideal);
   [[nodiscard]] int units_in(int ideal) const { return size_[at(ideal)]; }
   [[nodiscard]] bool holds(int ideal, int unit) const;
+  /// Calls `visit(unit, comes)` with each unit that only one of two ideals holds.
+  template <typename Visit>
+  void for_each_difference(int from, int to, const Visit& visit) const {
+    for (std::size_t w = 0; w < words_; ++w)
+      for (Word bits = members(from)[w] ^ members(to)[w]; bits != 0; bits &= bits - 1) {
+        const int unit = static_cast<int>(w) * kBits + std::countr_zero(bits);
+        visit(unit, holds(to, unit));
+      }
+  }
   [[nodiscard]] int count() const { return static_cast<int>(size_.size()); }
 
  private:
   using Word = std::uint64_t;
+  static constexpr int kBits = 64;  ///< of a word
   /// How an ideal was first found.
   struct Origin {
     int above = kNone;

@@ -15,7 +15,7 @@ class Search {
  public:
   Search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space, const SearchScope& scope)
       : graph_(&graph),
-        walk_(worker_walk(graph, objective.cost())),
+        walk_(worker_walk(graph, objective)),
         setting_{objective, space, scope, RankClasses(objective.cost().cluster(), scope.ranks), *walk_} {}
 
   Pipeline run();

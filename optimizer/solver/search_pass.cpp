@@ -60,6 +60,15 @@ void SearchPass::find_windows(int above) {
   }
 }
 
+/// With equal ranks, not if as few do for the ideal already as the worker needs for its compute.
+bool SearchPass::wants(int ideal, double worker_s) {
+  if (!least_) return true;
+  const auto enough = std::upper_bound(capacity_s_.begin() + 1, capacity_s_.end(), worker_s / kRounding);
+  const int used = states_[at(first_state(above_))].used + static_cast<int>(enough - capacity_s_.begin());
+  const int known = first_state(ideal);
+  return (known == kNone || states_[at(known)].used > used) && used <= setting_.ranks.all() && can_finish(ideal, used);
+}
+
 bool SearchPass::visit(int ideal, const WorkerLoad& load) {
   const SearchSetting& s = setting_;
   if (out_of_time() || s.objective.floor(load, s.space.most_replicas, s.ranks.strongest()) >= limit_) return false;
@@ -101,11 +110,13 @@ bool SearchPass::affordable(const WorkerLoad& load, int crew, int used_behind) c
   return true;
 }
 
-/// Whether the ranks that are left could compute what is left.
+/// Whether the ranks that are left could compute what is left, and exchange what crosses.
 bool SearchPass::can_finish(int ideal, int used) const {
-  const double left_s = setting_.walk.compute_s(ideal);
-  return setting_.walk.units_in(ideal) == 0 ||
-         left_s <= limit_ * setting_.ranks.speed(setting_.ranks.all() - used) * kRounding;
+  const WorkerWalk& walk = setting_.walk;
+  const RankClasses& ranks = setting_.ranks;
+  const int left = ranks.all() - used;
+  return walk.units_in(ideal) == 0 || (walk.compute_s(ideal) <= limit_ * ranks.speed(left) * kRounding &&
+                                       walk.crossing_s(ideal) <= limit_ * ranks.ranks_in(left) * kRounding);
 }
 
 /// Whoever can do with the ranks `other` can do with `used`.

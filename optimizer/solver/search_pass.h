@@ -44,6 +44,7 @@ class SearchPass : private WorkerWalk::Visitor {
     int next = kNone;    ///< of the same ideal
   };
   void find_windows(int above);
+  bool wants(int ideal, double worker_s) override;
   bool visit(int ideal, const WorkerLoad& load) override;
   void use_least(int ideal, const WorkerLoad& load, int behind);
   void use_any(int ideal, const WorkerLoad& load, int behind);

@@ -38,6 +38,9 @@ int BottleneckPrice::least_replicas(const WorkerLoad& load, const Seat& seat, in
   return 0;
 }
 
+/// A union counts what crosses once; workers apart send and receive no less.
+double BottleneckPrice::crossing_s(const WorkerLoad& load) const { return cost_->link_s(load, {1, 1, 1}); }
+
 double BottleneckPrice::capacity_s(int replicas, double limit) const {
   const int microbatches = cost_->pricing().microbatches;
   const int busiest = (microbatches + replicas - 1) / replicas;

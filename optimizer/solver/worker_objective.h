@@ -24,6 +24,10 @@ class WorkerObjective {
   [[nodiscard]] virtual int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                            double limit) const;
 
+  /// All ranks on one side of a border between workers, each busy for less than a limit, are together busy for at least
+  /// this because of what crosses the border. @param load  of all works on one side, as if one worker had them
+  [[nodiscard]] virtual double crossing_s(const WorkerLoad& /*load*/) const { return 0; }
+
   /// A worker of `replicas` ranks of speed 1 that costs less than `limit` computes less than this [s per micro-batch].
   [[nodiscard]] virtual double capacity_s(int replicas, double limit) const { return replicas * limit; }
 };
@@ -37,6 +41,7 @@ class BottleneckPrice : public WorkerObjective {
   [[nodiscard]] double floor(const WorkerLoad& load, int most_replicas, const RankSpec& rank) const override;
   [[nodiscard]] int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                    double limit) const override;
+  [[nodiscard]] double crossing_s(const WorkerLoad& load) const override;
   [[nodiscard]] double capacity_s(int replicas, double limit) const override;
 
  private:

@@ -61,15 +61,16 @@ void sum_prefixes(std::vector<Chain>& chains, const WorkGraph& graph, const Work
 /// pass of a search needs them.
 class IntervalWalk : public WorkerWalk {
  public:
-  IntervalWalk(const WorkGraph& graph, const WorkerCost& cost, const Chain& chain)
-      : graph_(&graph), compute_s_(chain.compute_s) {
-    WorkerTally tally(cost);
+  IntervalWalk(const WorkGraph& graph, const WorkerObjective& objective, const Chain& chain)
+      : graph_(&graph), compute_s_(chain.compute_s), crossing_s_{0} {
+    WorkerTally tally(objective.cost());
     for (int above = 1; above <= chain.length(); ++above) {
       std::vector<WorkerLoad>& loads = loads_.emplace_back();
       for (int below = above - 1; below >= 0; --below) {
         for (const LayerWork& work : graph.units[at(below)].works) tally.add(work);
         loads.push_back(tally.load());
       }
+      crossing_s_.push_back(objective.crossing_s(loads.back()));
       for (int unit = 0; unit < above; ++unit)
         for (const LayerWork& work : graph.units[at(unit)].works) tally.remove(work);
     }
@@ -79,6 +80,7 @@ class IntervalWalk : public WorkerWalk {
   int count() const override { return static_cast<int>(compute_s_.size()); }
   int units_in(int ideal) const override { return ideal; }
   double compute_s(int ideal) const override { return compute_s_[at(ideal)]; }
+  double crossing_s(int ideal) const override { return crossing_s_[at(ideal)]; }
 
   void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
     auto window = windows.begin();
@@ -86,7 +88,8 @@ class IntervalWalk : public WorkerWalk {
       const double worker_s = compute_s_[at(ideal)] - compute_s_[at(below)];
       while (window != windows.end() && worker_s >= window->limit_s) ++window;
       if (window == windows.end()) return;
-      if (worker_s >= window->least_s && !visitor.visit(below, loads_[at(ideal - 1)][at(ideal - 1 - below)])) return;
+      if (worker_s < window->least_s || !visitor.wants(below, worker_s)) continue;
+      if (!visitor.visit(below, loads_[at(ideal - 1)][at(ideal - 1 - below)])) return;
     }
   }
 
@@ -98,7 +101,7 @@ class IntervalWalk : public WorkerWalk {
 
  private:
   const WorkGraph* graph_;
-  std::vector<double> compute_s_;
+  std::vector<double> compute_s_, crossing_s_;  ///< by prefix
   std::vector<std::vector<WorkerLoad>> loads_;  ///< [above - 1][above - 1 - below]
 };
 
@@ -106,12 +109,17 @@ class IntervalWalk : public WorkerWalk {
 /// prefixes of the other chains, those of the last that lie in a window follow from prefix sums.
 class ChainsWalk : public WorkerWalk {
  public:
-  ChainsWalk(const WorkGraph& graph, const WorkerCost& cost, std::vector<Chain> chains)
-      : graph_(&graph), chains_(std::move(chains)), tally_(cost), above_(chains_.size()), below_(chains_.size()) {
+  ChainsWalk(const WorkGraph& graph, const WorkerObjective& objective, std::vector<Chain> chains)
+      : graph_(&graph),
+        chains_(std::move(chains)),
+        tally_(objective.cost()),
+        above_(chains_.size()),
+        below_(chains_.size()) {
     for (const Chain& chain : chains_) {
       stride_.push_back(count_);
       count_ *= chain.length() + 1;
     }
+    if (count_ <= kMostIdeals) tabulate_crossings(objective);
   }
 
   int full() const override { return count_ - 1; }
@@ -126,6 +134,7 @@ class ChainsWalk : public WorkerWalk {
     for (std::size_t c = 0; c < chains_.size(); ++c) sum_s += chains_[c].compute_s[at(prefix(ideal, c))];
     return sum_s;
   }
+  double crossing_s(int ideal) const override { return crossing_s_.empty() ? 0 : crossing_s_[at(ideal)]; }
 
   void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
     for (std::size_t c = 0; c < chains_.size(); ++c) {
@@ -155,6 +164,27 @@ class ChainsWalk : public WorkerWalk {
     for (const LayerWork& work : works(c, below_[c]++)) tally_.remove(work);
   }
 
+  /// The last chain's prefixes grow and shrink again for each choice of the others'.
+  void tabulate_crossings(const WorkerObjective& objective) {
+    crossing_s_.resize(at(count_));
+    WorkerTally tally(objective.cost());
+    std::vector<int> ends(chains_.size());
+    fill_crossings(0, ends, tally, objective);
+  }
+  void fill_crossings(std::size_t c, std::vector<int>& ends, WorkerTally& tally, const WorkerObjective& objective) {
+    if (c == chains_.size()) {
+      crossing_s_[at(number_of(ends))] = objective.crossing_s(tally.load());
+      return;
+    }
+    for (ends[c] = 0;; ++ends[c]) {
+      fill_crossings(c + 1, ends, tally, objective);
+      if (ends[c] == chains_[c].length()) break;
+      for (const LayerWork& work : works(c, ends[c])) tally.add(work);
+    }
+    for (; ends[c] > 0; --ends[c])
+      for (const LayerWork& work : works(c, ends[c] - 1)) tally.remove(work);
+  }
+
   void visit_prefixes(std::size_t c, double others_s, std::span<const ComputeWindow> windows, Visitor& visitor) {
     if (c + 1 == chains_.size()) return visit_last(others_s, windows, visitor);
     const std::vector<double>& compute_s = chains_[c].compute_s;
@@ -176,26 +206,24 @@ class ChainsWalk : public WorkerWalk {
       const auto begin = compute_s.begin(), end = begin + above_[c] + 1;
       int below = static_cast<int>(std::upper_bound(begin, end, all_s - window.least_s) - begin) - 1;
       for (; below >= 0 && all_s - compute_s[at(below)] < window.limit_s; --below) {
-        if (!go_to(below)) continue;
-        if (!visitor.visit(number(), tally_.load())) return;
+        wanted_[c] = below;
+        const int ideal = number_of(wanted_);
+        if (wanted_ == above_ || !visitor.wants(ideal, all_s - compute_s[at(below)])) continue;
+        go();
+        if (!visitor.visit(ideal, tally_.load())) return;
       }
     }
   }
 
-  /// @return whether the worker there has any work
-  bool go_to(int last_end) {
-    wanted_[chains_.size() - 1] = last_end;
-    bool any = false;
+  void go() {
     for (std::size_t c = 0; c < chains_.size(); ++c) {
       while (below_[c] > wanted_[c]) take(c);
       while (below_[c] < wanted_[c]) drop(c);
-      any = any || below_[c] < above_[c];
     }
-    return any;
   }
-  [[nodiscard]] int number() const {
+  [[nodiscard]] int number_of(const std::vector<int>& prefixes) const {
     int number = 0;
-    for (std::size_t c = 0; c < chains_.size(); ++c) number += below_[c] * stride_[c];
+    for (std::size_t c = 0; c < chains_.size(); ++c) number += prefixes[c] * stride_[c];
     return number;
   }
 
@@ -203,6 +231,7 @@ class ChainsWalk : public WorkerWalk {
   std::vector<Chain> chains_;
   std::vector<int> stride_;
   int count_ = 1;
+  std::vector<double> crossing_s_;                              ///< by ideal; none where there are too many
   WorkerTally tally_;                                           ///< of what lies between below_ and above_
   std::vector<int> above_;                                      ///< prefixes of the ideal whose workers are visited
   std::vector<int> below_;                                      ///< prefixes behind which the worker begins
@@ -212,15 +241,26 @@ class ChainsWalk : public WorkerWalk {
 /// Any graph: depth-first through the lattice. The tally follows only to where a worker is visited.
 class LatticeWalk : public WorkerWalk {
  public:
-  LatticeWalk(const WorkGraph& graph, const WorkerCost& cost)
-      : graph_(&graph), lattice_(graph, kMostIdeals), tally_(cost), compute_s_{0}, seen_{0} {
-    for (const Unit& unit : graph.units) compute_s_[0] += unit_s_.emplace_back(compute_s_of(unit, cost));
+  LatticeWalk(const WorkGraph& graph, const WorkerObjective& objective)
+      : graph_(&graph),
+        objective_(&objective),
+        lattice_(graph, kMostIdeals),
+        tally_(objective.cost()),
+        compute_s_{0},
+        crossing_s_{0},
+        seen_{0},
+        front_(objective.cost()) {
+    for (const Unit& unit : graph.units) {
+      compute_s_[0] += unit_s_.emplace_back(compute_s_of(unit, objective.cost()));
+      for (const LayerWork& work : unit.works) front_.add(work);
+    }
   }
 
   int full() const override { return IdealLattice::kFull; }
   int count() const override { return lattice_.count(); }
   int units_in(int ideal) const override { return lattice_.units_in(ideal); }
   double compute_s(int ideal) const override { return compute_s_[at(ideal)]; }
+  double crossing_s(int ideal) const override { return crossing_s_[at(ideal)]; }
 
   void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
     ++round_;
@@ -247,7 +287,8 @@ class LatticeWalk : public WorkerWalk {
       const double worker_s = above_s_ - compute_s_[at(step.below)];
       if (worker_s >= windows_.back().limit_s) continue;
       path_.push_back(step.unit);
-      if (!in_window(worker_s) || visitor.visit(step.below, load_of_path())) descend(step.below, visitor);
+      const bool wanted = in_window(worker_s) && visitor.wants(step.below, worker_s);
+      if (!wanted || visitor.visit(step.below, load_of_path())) descend(step.below, visitor);
       path_.pop_back();
       if (tallied_ > path_.size()) {
         --tallied_;
@@ -274,37 +315,54 @@ class LatticeWalk : public WorkerWalk {
     if (at(lattice_.count()) == known) return;
     seen_.resize(at(lattice_.count()));
     compute_s_.resize(at(lattice_.count()));
-    for (const IdealLattice::Step& step : lattice_.below(ideal))
-      if (at(step.below) >= known) compute_s_[at(step.below)] = compute_s_[at(ideal)] - unit_s_[at(step.unit)];
+    crossing_s_.resize(at(lattice_.count()));
+    for (const IdealLattice::Step& step : lattice_.below(ideal)) {
+      if (at(step.below) < known) continue;
+      compute_s_[at(step.below)] = compute_s_[at(ideal)] - unit_s_[at(step.unit)];
+      go_to_front(step.below);
+      crossing_s_[at(step.below)] = objective_->crossing_s(front_.load());
+    }
+  }
+
+  /// Ideals are met one near the other.
+  void go_to_front(int ideal) {
+    lattice_.for_each_difference(front_ideal_, ideal, [&](int unit, bool comes) {
+      for (const LayerWork& work : graph_->units[at(unit)].works) comes ? front_.add(work) : front_.remove(work);
+    });
+    front_ideal_ = ideal;
   }
 
   const WorkGraph* graph_;
+  const WorkerObjective* objective_;
   IdealLattice lattice_;
   WorkerTally tally_;
   std::vector<double> unit_s_;
-  std::vector<double> compute_s_;  ///< by ideal
-  std::vector<int> seen_;          ///< by ideal: the last round that met it
+  std::vector<double> compute_s_, crossing_s_;  ///< by ideal
+  std::vector<int> seen_;                       ///< by ideal: the last round that met it
   int round_ = 0;
   double above_s_ = 0;
   std::span<const ComputeWindow> windows_;
+  WorkerTally front_;  ///< of a whole ideal
+  int front_ideal_ = IdealLattice::kFull;
   std::vector<int> path_;    ///< the units of the worker
   std::size_t tallied_ = 0;  ///< so many of them are in the tally
 };
 
 }  // namespace
 
-std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerCost& cost) {
+std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerObjective& objective) {
   std::vector<Chain> chains = chains_of(graph);
   std::int64_t prefixes = chains.empty() ? 0 : 1;
   for (const Chain& chain : chains) prefixes = std::min(prefixes * (chain.length() + 1), kMostPrefixes + 1);
-  if (prefixes == 0 || (chains.size() > 3 && prefixes > kMostIdeals)) return std::make_unique<LatticeWalk>(graph, cost);
+  if (prefixes == 0 || (chains.size() > 3 && prefixes > kMostIdeals))
+    return std::make_unique<LatticeWalk>(graph, objective);
   if (prefixes > kMostPrefixes)
     throw infeasible(text("cuts of so many layers have more than ", kMostPrefixes,
                           " combinations: search fewer cut vectors, joint or independent ones"));
-  sum_prefixes(chains, graph, cost);
+  sum_prefixes(chains, graph, objective.cost());
   if (chains.size() == 1 && prefixes * prefixes / 2 <= kMostIntervals)
-    return std::make_unique<IntervalWalk>(graph, cost, chains[0]);
-  return std::make_unique<ChainsWalk>(graph, cost, std::move(chains));
+    return std::make_unique<IntervalWalk>(graph, objective, chains[0]);
+  return std::make_unique<ChainsWalk>(graph, objective, std::move(chains));
 }
 
 }  // namespace sluice

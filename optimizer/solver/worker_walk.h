@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "optimizer/solver/work_graph.h"
+#include "optimizer/solver/worker_objective.h"
 
 namespace sluice {
 
@@ -21,6 +22,8 @@ class WorkerWalk {
   class Visitor {
    public:
     virtual ~Visitor() = default;
+    /// Asked before visit(): whether the worker may be of interest. @param worker_s  its compute at speed 1
+    virtual bool wants(int ideal, double worker_s) = 0;
     /// A worker that takes what lies between `ideal` and the one above it.
     /// @return whether workers with all of this load and more are of interest
     virtual bool visit(int ideal, const WorkerLoad& load) = 0;
@@ -30,9 +33,10 @@ class WorkerWalk {
   [[nodiscard]] virtual int full() const = 0;
   [[nodiscard]] virtual int count() const = 0;  ///< numbers in use so far
   [[nodiscard]] virtual int units_in(int ideal) const = 0;
-  [[nodiscard]] virtual double compute_s(int ideal) const = 0;  ///< of all its works at speed 1
-  /// Visits the workers below `ideal` that lie in one of the windows, each once, unless all of another's load and more
-  /// is theirs that was of no interest.
+  [[nodiscard]] virtual double compute_s(int ideal) const = 0;   ///< of all its works at speed 1
+  [[nodiscard]] virtual double crossing_s(int ideal) const = 0;  ///< the objective's, of the border behind the ideal
+  /// Visits the workers below `ideal` that lie in one of the windows and are wanted, each once, unless all of another's
+  /// load and more is theirs that was of no interest.
   /// @param windows  ascending and apart
   virtual void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) = 0;
   [[nodiscard]] virtual std::vector<LayerWork> works_between(int below, int above) const = 0;
@@ -40,6 +44,6 @@ class WorkerWalk {
 
 /// Keeps references to both.
 /// @throws Error (infeasible), also later on, if the graph has too many ideals
-[[nodiscard]] std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerCost& cost);
+[[nodiscard]] std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerObjective& objective);
 
 }  // namespace sluice
