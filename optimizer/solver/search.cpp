@@ -32,6 +32,7 @@ class Search {
   std::unique_ptr<WorkerWalk> walk_;
   SearchSetting setting_;
   Pipeline best_;
+  int used_ = 1;  ///< ranks of the best pipeline
 };
 
 /// The limit rises from a bound in growing steps, because passes with low limits are fast, until a pipeline is
@@ -52,11 +53,12 @@ bool Search::rise(double least) {
 }
 
 void Search::narrow(bool found) {
-  constexpr double kNear = 1 + 1e-3;
-  bool lately_found = false;
+  constexpr double kNear = 1 + 1e-2;
+  bool halves = false;
   while (found && !best_.timed_out && best_.price > best_.lower_bound * kRounding) {
-    const bool near = best_.price <= best_.lower_bound * kNear;
-    lately_found = attempt(lately_found && near ? best_.price : std::midpoint(best_.lower_bound, best_.price));
+    // Near the end the price found may well be the least. If it is not, others may follow close by.
+    halves = !halves || best_.price > best_.lower_bound * kNear;
+    attempt(halves ? std::midpoint(best_.lower_bound, best_.price) : best_.price);
   }
 }
 
@@ -74,15 +76,17 @@ double Search::simple_bound() const {
 }
 
 /// Looks for a pipeline cheaper than `limit`. The more ranks memory is charged for, the more
-/// are needed, so the least charge that holds is met by rising.
+/// are needed, so the least charge that holds is met by rising: from what the last pipeline needed, since a lower
+/// limit needs no less.
 bool Search::attempt(double limit) {
-  int charged = setting_.space.exactly ? static_cast<int>(setting_.scope.ranks.size()) : 1;
+  int charged = setting_.space.exactly ? static_cast<int>(setting_.scope.ranks.size()) : used_;
   while (!best_.timed_out) {
     SearchPass pass(setting_, limit, charged);
     const int needed = pass.run();
     best_.timed_out = pass.timed_out();
     if (needed > 0 && needed <= charged) {
       keep(pass.pipeline());
+      used_ = needed;
       return true;
     }
     if (needed == 0) break;

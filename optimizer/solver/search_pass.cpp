@@ -40,6 +40,7 @@ int SearchPass::run() {
 void SearchPass::find_windows(int above) {
   const RankClasses& ranks = setting_.ranks;
   const double all_s = setting_.walk.compute_s(above);
+  crossing_ = setting_.walk.crossing(above);
   std::vector<ComputeWindow> found;
   for (int behind = first_state(above); behind != kNone; behind = states_[at(behind)].next) {
     const int left = ranks.all() - states_[at(behind)].used;
@@ -60,13 +61,20 @@ void SearchPass::find_windows(int above) {
   }
 }
 
-/// With equal ranks, not if as few do for the ideal already as the worker needs for its compute.
+/// With equal ranks, only if the ranks that the worker needs at least are fewer than do for the ideal already.
 bool SearchPass::wants(int ideal, double worker_s) {
   if (!least_) return true;
   const auto enough = std::upper_bound(capacity_s_.begin() + 1, capacity_s_.end(), worker_s / kRounding);
-  const int used = states_[at(first_state(above_))].used + static_cast<int>(enough - capacity_s_.begin());
+  int replicas = static_cast<int>(enough - capacity_s_.begin());
+  const int behind = states_[at(first_state(above_))].used;
   const int known = first_state(ideal);
-  return (known == kNone || states_[at(known)].used > used) && used <= setting_.ranks.all() && can_finish(ideal, used);
+  const int most = std::min({setting_.space.most_replicas, setting_.ranks.all() - behind,
+                             known == kNone ? setting_.ranks.all() : states_[at(known)].used - behind - 1});
+  if (replicas > most || !can_finish(ideal, behind + replicas)) return false;
+  const Crossing before = setting_.walk.crossing(ideal);
+  while (replicas <= most && setting_.objective.exchange_s(before, crossing_, replicas) >= limit_ * kRounding)
+    ++replicas;
+  return replicas <= most && can_finish(ideal, behind + replicas);
 }
 
 bool SearchPass::visit(int ideal, const WorkerLoad& load) {
@@ -115,8 +123,9 @@ bool SearchPass::can_finish(int ideal, int used) const {
   const WorkerWalk& walk = setting_.walk;
   const RankClasses& ranks = setting_.ranks;
   const int left = ranks.all() - used;
-  return walk.units_in(ideal) == 0 || (walk.compute_s(ideal) <= limit_ * ranks.speed(left) * kRounding &&
-                                       walk.crossing_s(ideal) <= limit_ * ranks.ranks_in(left) * kRounding);
+  return walk.units_in(ideal) == 0 ||
+         (walk.compute_s(ideal) <= limit_ * ranks.speed(left) * kRounding &&
+          setting_.objective.crossing_s(walk.crossing(ideal)) <= limit_ * ranks.ranks_in(left) * kRounding);
 }
 
 /// Whoever can do with the ranks `other` can do with `used`.

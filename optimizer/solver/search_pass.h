@@ -64,6 +64,7 @@ class SearchPass : private WorkerWalk::Visitor {
   std::vector<double> capacity_s_;  ///< by crew: a worker computes less than that
   int above_ = kNone;               ///< the ideal whose workers are visited
   std::vector<ComputeWindow> windows_;
+  Crossing crossing_;
   int empty_ = kNone;  ///< the empty ideal, once met
   std::vector<State> states_;
   std::vector<int> first_state_;           ///< by ideal

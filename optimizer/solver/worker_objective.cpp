@@ -38,8 +38,34 @@ int BottleneckPrice::least_replicas(const WorkerLoad& load, const Seat& seat, in
   return 0;
 }
 
+Crossing BottleneckPrice::crossing(const WorkerLoad& front) const {
+  return {front.received_bytes, front.sent_bytes, front.weights_received_bytes, front.weights_sent_bytes};
+}
+
 /// A union counts what crosses once; workers apart send and receive no less.
-double BottleneckPrice::crossing_s(const WorkerLoad& load) const { return cost_->link_s(load, {1, 1, 1}); }
+double BottleneckPrice::crossing_s(const Crossing& border) const {
+  WorkerLoad load;
+  load.received_bytes = border.received_bytes;
+  load.sent_bytes = border.sent_bytes;
+  load.weights_received_bytes = border.weights_received_bytes;
+  load.weights_sent_bytes = border.weights_sent_bytes;
+  return cost_->link_s(load, {1, 1, 1});
+}
+
+double BottleneckPrice::exchange_s(const Crossing& before, const Crossing& behind, int replicas) const {
+  // Whatever crosses one of the borders only is made or needed in between. It receives things made before and others
+  // made behind; what it sends may be needed on both sides.
+  const auto more = [](double bytes, double other) { return std::max(0.0, bytes - other); };
+  WorkerLoad load;
+  load.received_bytes = more(before.sent_bytes, behind.sent_bytes) + more(behind.received_bytes, before.received_bytes);
+  load.sent_bytes =
+      std::max(more(before.received_bytes, behind.received_bytes), more(behind.sent_bytes, before.sent_bytes));
+  load.weights_received_bytes = more(before.weights_sent_bytes, behind.weights_sent_bytes) +
+                                more(behind.weights_received_bytes, before.weights_received_bytes);
+  load.weights_sent_bytes = std::max(more(before.weights_received_bytes, behind.weights_received_bytes),
+                                     more(behind.weights_sent_bytes, before.weights_sent_bytes));
+  return cost_->link_s(load, {replicas, replicas, replicas});
+}
 
 double BottleneckPrice::capacity_s(int replicas, double limit) const {
   const int microbatches = cost_->pricing().microbatches;

@@ -4,6 +4,12 @@
 
 namespace sluice {
 
+/// What the works before a border exchange with those behind it; for bounds.
+struct Crossing {
+  double received_bytes = 0, sent_bytes = 0;                  ///< per micro-batch, by those before
+  double weights_received_bytes = 0, weights_sent_bytes = 0;  ///< per step
+};
+
 /// What a search over workers minimises: the largest price of a worker. A price
 /// follows from one worker's load and seat alone, so that a partial pipeline
 /// is worth its largest price so far. Contract, on which searches build their bounds: a worker
@@ -24,9 +30,15 @@ class WorkerObjective {
   [[nodiscard]] virtual int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                            double limit) const;
 
-  /// All ranks on one side of a border between workers, each busy for less than a limit, are together busy for at least
-  /// this because of what crosses the border. @param load  of all works on one side, as if one worker had them
-  [[nodiscard]] virtual double crossing_s(const WorkerLoad& /*load*/) const { return 0; }
+  /// What crosses a border between workers. @param front  all works before the border, as if one worker had them
+  [[nodiscard]] virtual Crossing crossing(const WorkerLoad& /*front*/) const { return {}; }
+  /// The ranks on either side of a border, each cheaper than a limit, cost at least this together.
+  [[nodiscard]] virtual double crossing_s(const Crossing& /*border*/) const { return 0; }
+  /// No worker between two borders costs less, because of what crosses only one of them.
+  [[nodiscard]] virtual double exchange_s(const Crossing& /*before*/, const Crossing& /*behind*/,
+                                          int /*replicas*/) const {
+    return 0;
+  }
 
   /// A worker of `replicas` ranks of speed 1 that costs less than `limit` computes less than this [s per micro-batch].
   [[nodiscard]] virtual double capacity_s(int replicas, double limit) const { return replicas * limit; }
@@ -41,7 +53,9 @@ class BottleneckPrice : public WorkerObjective {
   [[nodiscard]] double floor(const WorkerLoad& load, int most_replicas, const RankSpec& rank) const override;
   [[nodiscard]] int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                    double limit) const override;
-  [[nodiscard]] double crossing_s(const WorkerLoad& load) const override;
+  [[nodiscard]] Crossing crossing(const WorkerLoad& front) const override;
+  [[nodiscard]] double crossing_s(const Crossing& border) const override;
+  [[nodiscard]] double exchange_s(const Crossing& before, const Crossing& behind, int replicas) const override;
   [[nodiscard]] double capacity_s(int replicas, double limit) const override;
 
  private:

@@ -62,7 +62,7 @@ void sum_prefixes(std::vector<Chain>& chains, const WorkGraph& graph, const Work
 class IntervalWalk : public WorkerWalk {
  public:
   IntervalWalk(const WorkGraph& graph, const WorkerObjective& objective, const Chain& chain)
-      : graph_(&graph), compute_s_(chain.compute_s), crossing_s_{0} {
+      : graph_(&graph), compute_s_(chain.compute_s), crossing_{{}} {
     WorkerTally tally(objective.cost());
     for (int above = 1; above <= chain.length(); ++above) {
       std::vector<WorkerLoad>& loads = loads_.emplace_back();
@@ -70,7 +70,7 @@ class IntervalWalk : public WorkerWalk {
         for (const LayerWork& work : graph.units[at(below)].works) tally.add(work);
         loads.push_back(tally.load());
       }
-      crossing_s_.push_back(objective.crossing_s(loads.back()));
+      crossing_.push_back(objective.crossing(loads.back()));
       for (int unit = 0; unit < above; ++unit)
         for (const LayerWork& work : graph.units[at(unit)].works) tally.remove(work);
     }
@@ -80,7 +80,7 @@ class IntervalWalk : public WorkerWalk {
   int count() const override { return static_cast<int>(compute_s_.size()); }
   int units_in(int ideal) const override { return ideal; }
   double compute_s(int ideal) const override { return compute_s_[at(ideal)]; }
-  double crossing_s(int ideal) const override { return crossing_s_[at(ideal)]; }
+  Crossing crossing(int ideal) const override { return crossing_[at(ideal)]; }
 
   void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
     auto window = windows.begin();
@@ -101,7 +101,8 @@ class IntervalWalk : public WorkerWalk {
 
  private:
   const WorkGraph* graph_;
-  std::vector<double> compute_s_, crossing_s_;  ///< by prefix
+  std::vector<double> compute_s_;  ///< by prefix
+  std::vector<Crossing> crossing_;
   std::vector<std::vector<WorkerLoad>> loads_;  ///< [above - 1][above - 1 - below]
 };
 
@@ -134,7 +135,7 @@ class ChainsWalk : public WorkerWalk {
     for (std::size_t c = 0; c < chains_.size(); ++c) sum_s += chains_[c].compute_s[at(prefix(ideal, c))];
     return sum_s;
   }
-  double crossing_s(int ideal) const override { return crossing_s_.empty() ? 0 : crossing_s_[at(ideal)]; }
+  Crossing crossing(int ideal) const override { return !crossing_.empty() ? crossing_[at(ideal)] : Crossing{}; }
 
   void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
     for (std::size_t c = 0; c < chains_.size(); ++c) {
@@ -166,14 +167,14 @@ class ChainsWalk : public WorkerWalk {
 
   /// The last chain's prefixes grow and shrink again for each choice of the others'.
   void tabulate_crossings(const WorkerObjective& objective) {
-    crossing_s_.resize(at(count_));
+    crossing_.resize(at(count_));
     WorkerTally tally(objective.cost());
     std::vector<int> ends(chains_.size());
     fill_crossings(0, ends, tally, objective);
   }
   void fill_crossings(std::size_t c, std::vector<int>& ends, WorkerTally& tally, const WorkerObjective& objective) {
     if (c == chains_.size()) {
-      crossing_s_[at(number_of(ends))] = objective.crossing_s(tally.load());
+      crossing_[at(number_of(ends))] = objective.crossing(tally.load());
       return;
     }
     for (ends[c] = 0;; ++ends[c]) {
@@ -231,7 +232,7 @@ class ChainsWalk : public WorkerWalk {
   std::vector<Chain> chains_;
   std::vector<int> stride_;
   int count_ = 1;
-  std::vector<double> crossing_s_;                              ///< by ideal; none where there are too many
+  std::vector<Crossing> crossing_;                              ///< by ideal; none where there are too many
   WorkerTally tally_;                                           ///< of what lies between below_ and above_
   std::vector<int> above_;                                      ///< prefixes of the ideal whose workers are visited
   std::vector<int> below_;                                      ///< prefixes behind which the worker begins
@@ -247,7 +248,7 @@ class LatticeWalk : public WorkerWalk {
         lattice_(graph, kMostIdeals),
         tally_(objective.cost()),
         compute_s_{0},
-        crossing_s_{0},
+        crossing_(1),
         seen_{0},
         front_(objective.cost()) {
     for (const Unit& unit : graph.units) {
@@ -260,7 +261,7 @@ class LatticeWalk : public WorkerWalk {
   int count() const override { return lattice_.count(); }
   int units_in(int ideal) const override { return lattice_.units_in(ideal); }
   double compute_s(int ideal) const override { return compute_s_[at(ideal)]; }
-  double crossing_s(int ideal) const override { return crossing_s_[at(ideal)]; }
+  Crossing crossing(int ideal) const override { return crossing_[at(ideal)]; }
 
   void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
     ++round_;
@@ -315,12 +316,12 @@ class LatticeWalk : public WorkerWalk {
     if (at(lattice_.count()) == known) return;
     seen_.resize(at(lattice_.count()));
     compute_s_.resize(at(lattice_.count()));
-    crossing_s_.resize(at(lattice_.count()));
+    crossing_.resize(at(lattice_.count()));
     for (const IdealLattice::Step& step : lattice_.below(ideal)) {
       if (at(step.below) < known) continue;
       compute_s_[at(step.below)] = compute_s_[at(ideal)] - unit_s_[at(step.unit)];
       go_to_front(step.below);
-      crossing_s_[at(step.below)] = objective_->crossing_s(front_.load());
+      crossing_[at(step.below)] = objective_->crossing(front_.load());
     }
   }
 
@@ -337,8 +338,9 @@ class LatticeWalk : public WorkerWalk {
   IdealLattice lattice_;
   WorkerTally tally_;
   std::vector<double> unit_s_;
-  std::vector<double> compute_s_, crossing_s_;  ///< by ideal
-  std::vector<int> seen_;                       ///< by ideal: the last round that met it
+  std::vector<double> compute_s_;  ///< by ideal
+  std::vector<Crossing> crossing_;
+  std::vector<int> seen_;  ///< by ideal: the last round that met it
   int round_ = 0;
   double above_s_ = 0;
   std::span<const ComputeWindow> windows_;

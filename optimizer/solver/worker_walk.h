@@ -34,7 +34,7 @@ class WorkerWalk {
   [[nodiscard]] virtual int count() const = 0;  ///< numbers in use so far
   [[nodiscard]] virtual int units_in(int ideal) const = 0;
   [[nodiscard]] virtual double compute_s(int ideal) const = 0;   ///< of all its works at speed 1
-  [[nodiscard]] virtual double crossing_s(int ideal) const = 0;  ///< the objective's, of the border behind the ideal
+  [[nodiscard]] virtual Crossing crossing(int ideal) const = 0;  ///< of the border behind the ideal
   /// Visits the workers below `ideal` that lie in one of the windows and are wanted, each once, unless all of another's
   /// load and more is theirs that was of no interest.
   /// @param windows  ascending and apart
