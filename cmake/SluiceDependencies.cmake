@@ -15,6 +15,13 @@ find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json 3.9 REQUIRED)
 find_package(ZLIB REQUIRED)
 
+# CBC's C interface; the solver is driven through CBC's main program, which is a library of its own.
+find_path(CBC_INCLUDE_DIR Cbc_C_Interface.h PATH_SUFFIXES coin coin-or REQUIRED)
+find_library(CBC_SOLVER_LIBRARY CbcSolver REQUIRED)
+add_library(sluice_cbc INTERFACE)
+target_include_directories(sluice_cbc SYSTEM INTERFACE ${CBC_INCLUDE_DIR})
+target_link_libraries(sluice_cbc INTERFACE ${CBC_SOLVER_LIBRARY})
+
 if(SLUICE_RUNTIME)
   # Debian may have several MPIs; ours is MPICH unless the user says otherwise.
   find_program(SLUICE_MPICXX NAMES mpicxx.mpich mpicxx)

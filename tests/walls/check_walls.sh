@@ -30,6 +30,7 @@ declare -A only_in=(
   ['mpi\.h']='runtime/comm'
   ['(cuda|cudnn|cublas|nccl|nvtx).*']='runtime/device/cuda'
   ['(oneapi/)?dnnl.*']='runtime/device/host'
+  ['(coin(-or)?/)?(Cbc|Clp|Osi|Coin).*']='optimizer/solver/ilp'
 )
 
 room_of() { # path, name of the result: the innermost room that holds it, or none
