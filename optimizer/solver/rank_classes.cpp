@@ -50,6 +50,22 @@ bool RankClasses::is_within(int crew, int other) const {
   return true;
 }
 
+bool RankClasses::is_pure(int crew) const {
+  for (int c = 0; c < classes(); ++c)
+    if (ranks_in(crew, c) > 0) return ranks_in(crew, c) == ranks_in(crew);
+  return true;
+}
+
+RankSpec RankClasses::weakest(int crew) const {
+  RankSpec weakest = strongest_;
+  for (int c = 0; c < classes(); ++c) {
+    if (ranks_in(crew, c) == 0) continue;
+    weakest.speed = std::min(weakest.speed, spec(c).speed);
+    weakest.memory_bytes = std::min(weakest.memory_bytes, spec(c).memory_bytes);
+  }
+  return weakest;
+}
+
 std::vector<std::vector<Rank>> RankClasses::deal(const std::vector<int>& crews) const {
   std::vector<std::vector<Rank>> dealt;
   std::vector<int> used(members_.size());

@@ -23,6 +23,8 @@ class RankClasses {
   [[nodiscard]] int ranks_in(int crew, int of_class) const { return count_[at(crew * classes() + of_class)]; }
   [[nodiscard]] double speed(int crew) const { return speed_[at(crew)]; }  ///< the sum
   [[nodiscard]] bool is_within(int crew, int other) const;                 ///< in every class no more
+  [[nodiscard]] bool is_pure(int crew) const;                              ///< of one class
+  [[nodiscard]] RankSpec weakest(int crew) const;                          ///< the least speed and memory in it
   [[nodiscard]] const RankSpec& strongest() const { return strongest_; }   ///< the best of every class
 
   /// The ranks of crews that follow each other in a pipeline; within a crew the fastest first.

@@ -16,7 +16,9 @@ class Search {
   Search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space, const SearchScope& scope)
       : graph_(&graph),
         walk_(worker_walk(graph, objective)),
-        setting_{objective, space, scope, RankClasses(objective.cost().cluster(), scope.ranks), *walk_} {}
+        setting_{objective, space,
+                 scope,     RankClasses(objective.cost().cluster(), scope.ranks),
+                 *walk_,    RecomputedPrices(objective)} {}
 
   Pipeline run();
 
@@ -26,20 +28,22 @@ class Search {
   void narrow(bool found);
   bool attempt(double limit);
   void keep(const std::vector<SearchPass::Choice>& choices);
+  void recompute(const std::vector<int>& crews);
   [[nodiscard]] double allowance() const;
 
   const WorkGraph* graph_;
   std::unique_ptr<WorkerWalk> walk_;
   SearchSetting setting_;
   Pipeline best_;
-  int used_ = 1;  ///< ranks of the best pipeline
+  int used_ = 1;       ///< ranks of the best pipeline
+  double failed_ = 0;  ///< the highest limit below which no pipeline was found
 };
 
 /// The limit rises from a bound in growing steps, because passes with low limits are fast, until a pipeline is
 /// found; then it halves what is open between bound and price.
 Pipeline Search::run() {
   const double least = simple_bound();
-  best_.lower_bound = least;
+  best_.lower_bound = failed_ = least;
   narrow(rise(least));
   best_.lower_bound = std::max(least, best_.lower_bound * allowance());
   return best_;
@@ -55,10 +59,10 @@ bool Search::rise(double least) {
 void Search::narrow(bool found) {
   constexpr double kNear = 1 + 1e-2;
   bool halves = false;
-  while (found && !best_.timed_out && best_.price > best_.lower_bound * kRounding) {
+  while (found && !best_.timed_out && best_.price > failed_ * kRounding) {
     // Near the end the price found may well be the least. If it is not, others may follow close by.
-    halves = !halves || best_.price > best_.lower_bound * kNear;
-    attempt(halves ? std::midpoint(best_.lower_bound, best_.price) : best_.price);
+    halves = !halves || best_.price > failed_ * kNear;
+    attempt(halves ? std::midpoint(failed_, best_.price) : best_.price);
   }
 }
 
@@ -80,6 +84,7 @@ double Search::simple_bound() const {
 /// limit needs no less.
 bool Search::attempt(double limit) {
   int charged = setting_.space.exactly ? static_cast<int>(setting_.scope.ranks.size()) : used_;
+  double missed_none_below = limit;
   while (!best_.timed_out) {
     SearchPass pass(setting_, limit, charged);
     const int needed = pass.run();
@@ -89,10 +94,13 @@ bool Search::attempt(double limit) {
       used_ = needed;
       return true;
     }
+    missed_none_below = std::min(missed_none_below, pass.missed_none_below());
     if (needed == 0) break;
     charged = needed;
   }
-  if (!best_.timed_out) best_.lower_bound = std::max(best_.lower_bound, limit);
+  if (best_.timed_out) return false;
+  failed_ = limit;
+  best_.lower_bound = std::max(best_.lower_bound, missed_none_below);
   return false;
 }
 
@@ -103,7 +111,23 @@ void Search::keep(const std::vector<SearchPass::Choice>& choices) {
   best_.workers.clear();
   for (std::size_t i = 0; i < choices.size(); ++i)
     best_.workers.push_back({walk_->works_between(choices[i].below, choices[i].above), ranks[i]});
+  if (setting_.space.recompute) recompute(crews);
   best_.price = price_of(best_.workers, setting_.objective, setting_.scope);
+}
+
+void Search::recompute(const std::vector<int>& crews) {
+  int all = setting_.scope.ranks_behind;
+  for (const Worker& worker : best_.workers) all += static_cast<int>(worker.ranks.size());
+  int from_here = all;
+  for (std::size_t i = 0; i < crews.size(); ++i) {
+    Worker& worker = best_.workers[i];
+    WorkerTally tally(setting_.objective.cost());
+    for (const LayerWork& work : worker.works) tally.add(work);
+    const Seat seat{static_cast<int>(worker.ranks.size()), from_here, setting_.scope.ranks_before + all};
+    for (const LayerId layer : setting_.objective.recomputed(tally, seat, setting_.ranks.weakest(crews[i])).layers)
+      worker.works.push_back({layer, Work::recompute});
+    from_here -= seat.replicas;
+  }
 }
 
 /// By how much a worker of ranks of several classes may cost less than the price of its busiest replica: its slow
@@ -181,33 +205,60 @@ void split_backwards(std::vector<Worker>& workers) {
       }
 }
 
+/// The search of one space after the other, the best so far being the next one's limit.
+class NestedSearch {
+ public:
+  NestedSearch(const Problem& problem, const WorkerObjective& objective, Deadline deadline)
+      : problem_(problem), objective_(objective), scope_(whole_cluster(problem.cluster)) {
+    scope_.deadline = deadline;
+  }
+
+  Solution run() {
+    for (const SearchSpace& space : nested_spaces(problem_.space)) {
+      Pipeline found = search(work_graph(problem_.profile.model, space), objective_, space, scope_);
+      best_.timed_out = found.timed_out;
+      best_.lower_bound = std::min(found.lower_bound, scope_.below);
+      if (!found.workers.empty()) keep(found.workers);
+    }
+    return best_;
+  }
+
+ private:
+  void keep(std::vector<Worker>& workers) {
+    if (problem_.space.cuts == Cuts::three) split_backwards(workers);
+    const double known = price_of(workers, objective_, {});
+    if (known == kInfinity) return;  // two works apart may hold more than one
+    scope_.below = std::min(scope_.below, known);
+    std::vector<Stage> stages = stages_of(workers);
+    const Loads loads = loads_of(problem_.profile, problem_.cluster, stages, problem_.pricing);
+    const double price = bottleneck(problem_.cluster, loads, problem_.pricing).seconds;
+    if (!best_.found() || price < best_.price) {
+      best_.price = price;
+      best_.stages = std::move(stages);
+    }
+  }
+
+  const Problem& problem_;
+  const WorkerObjective& objective_;
+  SearchScope scope_;
+  Solution best_;
+};
+
+/// Whether workers may recompute what others have to send: a worker's price is then not its own business alone.
+bool recomputation_is_mutual(const SearchSpace& space) { return space.recompute && space.cuts != Cuts::joint; }
+
+/// From below, with all that recomputation could ever save.
+double recomputed_bound(Problem problem, const WorkerCost& cost, Deadline deadline) {
+  problem.space.recompute = false;
+  return NestedSearch(problem, RecomputedFloor(cost), deadline).run().lower_bound;
+}
+
 }  // namespace
 
 Solution search(const Problem& problem, Deadline deadline) {
   const WorkerCost cost(problem.profile, problem.cluster, problem.pricing);
-  const BottleneckPrice objective(cost);
-  SearchScope scope = whole_cluster(problem.cluster);
-  scope.deadline = deadline;
-  Solution best;
-  for (const SearchSpace& space : nested_spaces(problem.space)) {
-    Pipeline found = search(work_graph(problem.profile.model, space), objective, space, scope);
-    best.timed_out = found.timed_out;
-    best.lower_bound = std::min(found.lower_bound, scope.below);
-    if (found.workers.empty()) continue;
-    if (problem.space.cuts == Cuts::three) split_backwards(found.workers);
-    const double known = price_of(found.workers, objective, {});
-    if (known == kInfinity) continue;  // two works apart hold more than one
-    scope.below = std::min(scope.below, known);
-    std::vector<Stage> stages = stages_of(found.workers);
-    const double price =
-        bottleneck(problem.cluster, loads_of(problem.profile, problem.cluster, stages, problem.pricing),
-                   problem.pricing)
-            .seconds;
-    if (price < best.price || best.stages.empty()) {
-      best.price = price;
-      best.stages = std::move(stages);
-    }
-  }
+  Solution best = NestedSearch(problem, BottleneckPrice(cost, problem.space.recompute), deadline).run();
+  if (recomputation_is_mutual(problem.space)) best.lower_bound = recomputed_bound(problem, cost, deadline);
   if (problem.space.free_backward) best.lower_bound = std::min(best.lower_bound, compute_bound(problem));
   return best;
 }

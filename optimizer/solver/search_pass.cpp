@@ -1,17 +1,39 @@
 #include "optimizer/solver/search_pass.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/index.h"
 
 namespace sluice {
+
+RecomputedPrices::Price RecomputedPrices::of(const WorkerWalk& walk, int below, int above, const Seat& seat,
+                                             const RankSpec& rank) {
+  const std::array<std::int64_t, 7> key{below,
+                                        above,
+                                        seat.replicas,
+                                        seat.ranks_from_here,
+                                        seat.ranks,
+                                        std::bit_cast<std::int64_t>(rank.speed),
+                                        rank.memory_bytes};
+  const auto [place, is_new] = known_.try_emplace(key);
+  if (is_new) {
+    const std::vector<LayerWork> works = walk.works_between(below, above);
+    for (const LayerWork& work : works) tally_.add(work);
+    const Recomputation found = objective_->recomputed(tally_, seat, rank);
+    for (const LayerWork& work : works) tally_.remove(work);
+    place->second = {found.price, found.lower_bound};
+  }
+  return place->second;
+}
 
 SearchPass::SearchPass(SearchSetting& setting, double limit, int charged)
     : setting_(setting),
       limit_(limit),
       seat_{0, setting.scope.ranks_behind, setting.scope.ranks_before + charged + setting.scope.ranks_behind},
       least_(setting.ranks.classes() == 1 && !setting.space.exactly),
-      by_size_(at(setting.walk.units_in(setting.walk.full())) + 1) {
+      by_size_(at(setting.walk.units_in(setting.walk.full())) + 1),
+      missed_none_below_(limit) {
   const RankClasses& ranks = setting.ranks;
   for (int crew = 0; crew <= ranks.all(); ++crew) {
     const int replicas = ranks.ranks_in(crew);
@@ -89,7 +111,9 @@ void SearchPass::use_least(int ideal, const WorkerLoad& load, int behind) {
   const int used = states_[at(behind)].used;
   const int most = std::min(setting_.space.most_replicas, setting_.ranks.all() - used);
   const Seat seat{0, seat_.ranks_from_here + used, seat_.ranks};
-  const int replicas = setting_.objective.least_replicas(load, seat, most, setting_.ranks.spec(0), limit_);
+  const int replicas = setting_.space.recompute
+                           ? least_recomputing(ideal, load, used, most)
+                           : setting_.objective.least_replicas(load, seat, most, setting_.ranks.spec(0), limit_);
   if (replicas > 0 && can_finish(ideal, used + replicas))
     reach(ideal, {used + replicas, replicas, above_, behind, kNone});
 }
@@ -103,19 +127,38 @@ void SearchPass::use_any(int ideal, const WorkerLoad& load, int behind) {
   };
   for (const int crew : crews_) {
     if (!ranks.is_within(used, ranks.all() - crew)) continue;
-    if (!can_finish(ideal, used + crew) || needless(crew) || !affordable(load, crew, used)) continue;
+    if (!can_finish(ideal, used + crew) || needless(crew) || !affordable(ideal, load, crew, used)) continue;
     accepted_.push_back(crew);
     reach(ideal, {used + crew, crew, above_, behind, kNone});
   }
 }
 
-bool SearchPass::affordable(const WorkerLoad& load, int crew, int used_behind) const {
+int SearchPass::least_recomputing(int ideal, const WorkerLoad& load, int used, int most) {
+  for (int replicas = 1; replicas <= most; ++replicas)
+    if (load.compute_s < capacity_s_[at(replicas)] * kRounding && affordable(ideal, load, replicas, used))
+      return replicas;
+  return 0;
+}
+
+bool SearchPass::affordable(int ideal, const WorkerLoad& load, int crew, int used_behind) {
   const RankClasses& ranks = setting_.ranks;
   const int replicas = ranks.ranks_in(crew);
   const Seat seat{replicas, seat_.ranks_from_here + ranks.ranks_in(used_behind) + replicas, seat_.ranks};
-  for (int c = 0; c < ranks.classes(); ++c)
-    if (ranks.ranks_in(crew, c) > 0 && setting_.objective.price(load, seat, ranks.spec(c)) >= limit_) return false;
-  return true;
+  const auto dearest = [&](const auto& price_at) {
+    double dearest = 0;
+    for (int c = 0; c < ranks.classes(); ++c)
+      if (ranks.ranks_in(crew, c) > 0) dearest = std::max(dearest, price_at(ranks.spec(c)));
+    return dearest;
+  };
+  const WorkerObjective& objective = setting_.objective;
+  if (dearest([&](const RankSpec& rank) { return objective.price(load, seat, rank); }) < limit_) return true;
+  if (!setting_.space.recompute) return false;
+  const double floor = dearest([&](const RankSpec& rank) { return objective.recomputed_floor(load, seat, rank); });
+  if (floor >= limit_) return false;
+  const auto [price, lower_bound] = setting_.recomputed.of(setting_.walk, ideal, above_, seat, ranks.weakest(crew));
+  // Replicas of several classes recompute what the weakest of each must.
+  if (price >= limit_) missed_none_below_ = std::min(missed_none_below_, ranks.is_pure(crew) ? lower_bound : floor);
+  return price < limit_;
 }
 
 /// Whether the ranks that are left could compute what is left, and exchange what crosses.

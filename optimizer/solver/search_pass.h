@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <limits>
+#include <map>
 #include <vector>
 
 #include "optimizer/solver/rank_classes.h"
@@ -8,6 +11,23 @@
 
 namespace sluice {
 
+/// Prices of workers at their best recomputation, each found once: passes ask for the same again.
+class RecomputedPrices {
+ public:
+  explicit RecomputedPrices(const WorkerObjective& objective) : objective_(&objective), tally_(objective.cost()) {}
+
+  struct Price {
+    double price = 0;
+    double lower_bound = 0;  ///< of the best recomputation, where that was not found for certain
+  };
+  [[nodiscard]] Price of(const WorkerWalk& walk, int below, int above, const Seat& seat, const RankSpec& rank);
+
+ private:
+  const WorkerObjective* objective_;
+  WorkerTally tally_;
+  std::map<std::array<std::int64_t, 7>, Price> known_;
+};
+
 /// What all passes of a search share.
 struct SearchSetting {
   const WorkerObjective& objective;
@@ -15,6 +35,7 @@ struct SearchSetting {
   const SearchScope& scope;
   RankClasses ranks;
   WorkerWalk& walk;
+  RecomputedPrices recomputed;
 };
 
 /// One run of the dynamic program: is there a pipeline all of whose workers cost less than `limit`?
@@ -32,6 +53,8 @@ class SearchPass : private WorkerWalk::Visitor {
   /// @return the fewest ranks that do; 0: none, or out of time
   [[nodiscard]] int run();
   [[nodiscard]] bool timed_out() const { return timed_out_; }
+  /// Pipelines below this were not missed: less than the limit where some recomputation may be better than found.
+  [[nodiscard]] double missed_none_below() const { return missed_none_below_; }
   [[nodiscard]] std::vector<Choice> pipeline() const;  ///< from the first worker to the last, if there is one
 
  private:
@@ -48,7 +71,8 @@ class SearchPass : private WorkerWalk::Visitor {
   bool visit(int ideal, const WorkerLoad& load) override;
   void use_least(int ideal, const WorkerLoad& load, int behind);
   void use_any(int ideal, const WorkerLoad& load, int behind);
-  [[nodiscard]] bool affordable(const WorkerLoad& load, int crew, int used_behind) const;
+  [[nodiscard]] int least_recomputing(int ideal, const WorkerLoad& load, int used, int most);
+  [[nodiscard]] bool affordable(int ideal, const WorkerLoad& load, int crew, int used_behind);
   [[nodiscard]] bool can_finish(int ideal, int used) const;
   [[nodiscard]] bool makes_needless(int used, int other) const;
   void reach(int ideal, const State& state);
@@ -70,6 +94,7 @@ class SearchPass : private WorkerWalk::Visitor {
   std::vector<int> first_state_;           ///< by ideal
   std::vector<std::vector<int>> by_size_;  ///< ideals reached, by their number of units
   std::vector<int> accepted_;              ///< crews, of the worker under consideration
+  double missed_none_below_;
   bool timed_out_ = false;
   int until_look_ = 0;  ///< at the clock
 };

@@ -11,6 +11,11 @@ int WorkerObjective::least_replicas(const WorkerLoad& load, const Seat& seat, in
   return 0;
 }
 
+Recomputation WorkerObjective::recomputed(WorkerTally& tally, const Seat& seat, const RankSpec& rank) const {
+  const double plain = price(tally.load(), seat, rank);
+  return {{}, plain, plain};
+}
+
 double BottleneckPrice::price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const {
   return cost_->price(load, seat, rank);
 }
@@ -38,7 +43,24 @@ int BottleneckPrice::least_replicas(const WorkerLoad& load, const Seat& seat, in
   return 0;
 }
 
+Recomputation BottleneckPrice::recomputed(WorkerTally& tally, const Seat& seat, const RankSpec& rank) const {
+  constexpr int kSteps = 1 << 12;  // proves the best of few layers; searches ask for many workers
+  return best_recomputation(tally, *cost_, seat, rank, kSteps);
+}
+
+double BottleneckPrice::recomputed_floor(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const {
+  return recomputation_floor(*cost_, load, seat, rank);
+}
+
+double RecomputedFloor::price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const {
+  WorkerLoad least = load;
+  least.sent_bytes = load.least_sent_bytes;
+  return recomputed_floor(least, seat, rank);
+}
+
 Crossing BottleneckPrice::crossing(const WorkerLoad& front) const {
+  if (recompute_)
+    return {front.least_received_bytes, front.least_sent_bytes, front.weights_received_bytes, front.weights_sent_bytes};
   return {front.received_bytes, front.sent_bytes, front.weights_received_bytes, front.weights_sent_bytes};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/worker_cost.h"
+#include "optimizer/solver/recompute.h"
 
 namespace sluice {
 
@@ -30,6 +31,14 @@ class WorkerObjective {
   [[nodiscard]] virtual int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                            double limit) const;
 
+  /// The worker with the layers recomputed that make it cheapest; without any where an objective knows none.
+  /// @param tally  recomputes nothing; as before afterwards
+  [[nodiscard]] virtual Recomputation recomputed(WorkerTally& tally, const Seat& seat, const RankSpec& rank) const;
+  /// No recomputation makes a worker with this load cheaper.
+  [[nodiscard]] virtual double recomputed_floor(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const {
+    return price(load, seat, rank);
+  }
+
   /// What crosses a border between workers. @param front  all works before the border, as if one worker had them
   [[nodiscard]] virtual Crossing crossing(const WorkerLoad& /*front*/) const { return {}; }
   /// The ranks on either side of a border, each cheaper than a limit, cost at least this together.
@@ -47,12 +56,15 @@ class WorkerObjective {
 /// Ours: WorkerCost::price, the bottleneck [s per micro-batch].
 class BottleneckPrice : public WorkerObjective {
  public:
-  explicit BottleneckPrice(const WorkerCost& cost) : cost_(&cost) {}
+  /// @param recompute  whether workers may recompute: bounds then count only what crosses borders whoever recomputes
+  explicit BottleneckPrice(const WorkerCost& cost, bool recompute = false) : cost_(&cost), recompute_(recompute) {}
   [[nodiscard]] const WorkerCost& cost() const override { return *cost_; }
   [[nodiscard]] double price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const override;
   [[nodiscard]] double floor(const WorkerLoad& load, int most_replicas, const RankSpec& rank) const override;
   [[nodiscard]] int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                    double limit) const override;
+  [[nodiscard]] Recomputation recomputed(WorkerTally& tally, const Seat& seat, const RankSpec& rank) const override;
+  [[nodiscard]] double recomputed_floor(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const override;
   [[nodiscard]] Crossing crossing(const WorkerLoad& front) const override;
   [[nodiscard]] double crossing_s(const Crossing& border) const override;
   [[nodiscard]] double exchange_s(const Crossing& before, const Crossing& behind, int replicas) const override;
@@ -60,6 +72,15 @@ class BottleneckPrice : public WorkerObjective {
 
  private:
   const WorkerCost* cost_;
+  bool recompute_;
+};
+
+/// Ours where workers may recompute, from below: what a worker costs at least, whatever it
+/// and the others recompute.
+class RecomputedFloor : public BottleneckPrice {
+ public:
+  explicit RecomputedFloor(const WorkerCost& cost) : BottleneckPrice(cost, true) {}
+  [[nodiscard]] double price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const override;
 };
 
 }  // namespace sluice
