@@ -56,10 +56,15 @@ bool updates(Work work) { return work == Work::backward || work == Work::backwar
 
 class Accounts {
  public:
-  Accounts(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages, const Pricing& pricing)
-      : profile_(profile), cluster_(cluster), stages_(stages), pricing_(pricing), of_(profile.model, stages) {
-    loads_.ranks.resize(cluster.ranks.size());
-    loads_.nodes.resize(cluster.node_names.size());
+  Accounts(const WorkerCost& cost, const std::vector<Stage>& stages)
+      : cost_(cost),
+        profile_(cost.profile()),
+        cluster_(cost.cluster()),
+        stages_(stages),
+        pricing_(cost.pricing()),
+        of_(profile_.model, stages) {
+    loads_.ranks.resize(cluster_.ranks.size());
+    loads_.nodes.resize(cluster_.node_names.size());
   }
 
   Loads take() {
@@ -167,9 +172,8 @@ class Accounts {
     const auto ranks_from = [&](int position) {
       return std::accumulate(replicas.begin() + position, replicas.end(), 0);
     };
-    const WorkerCost cost(profile_, cluster_, pricing_);
     for (Rank rank = 0; rank < std::ssize(loads_.ranks); ++rank) {
-      WorkerTally tally(cost);
+      WorkerTally tally(cost_);
       int position = std::numeric_limits<int>::max(), owners = position;
       for (const Stage& stage : stages_) {
         if (!owns(rank, stage)) continue;
@@ -179,7 +183,7 @@ class Accounts {
       }
       if (!tally.empty())
         loads_.ranks[at(rank)].memory_bytes =
-            cost.memory_bytes(tally.load(), {owners, ranks_from(position), ranks_from(0)});
+            cost_.memory_bytes(tally.load(), {owners, ranks_from(position), ranks_from(0)});
     }
   }
 
@@ -242,6 +246,7 @@ class Accounts {
     return static_cast<double>(profile_.costs[at(layer)].parameter_bytes) / pricing_.microbatches;
   }
 
+  const WorkerCost& cost_;
   const Profile& profile_;
   const Cluster& cluster_;
   const std::vector<Stage>& stages_;
@@ -254,8 +259,10 @@ class Accounts {
 
 Loads loads_of(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages,
                const Pricing& pricing) {
-  return Accounts(profile, cluster, stages, pricing).take();
+  return loads_of(WorkerCost(profile, cluster, pricing), stages);
 }
+
+Loads loads_of(const WorkerCost& cost, const std::vector<Stage>& stages) { return Accounts(cost, stages).take(); }
 
 Bottleneck bottleneck(const Cluster& cluster, const Loads& loads, const Pricing& pricing) {
   Bottleneck busiest;

@@ -132,6 +132,9 @@ class WorkerCost {
   std::vector<LayerTicks> ticks_;
 };
 
+/// loads_of() on the cost's profile and cluster: for who asks often.
+[[nodiscard]] Loads loads_of(const WorkerCost& cost, const std::vector<Stage>& stages);
+
 /// A worker's layers that come and go one by one, its load kept up to date at the
 /// cost of the tensors that a layer touches. The load does not depend on the way that led to it.
 class WorkerTally {
