@@ -13,8 +13,8 @@ namespace sluice {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t kMostIdeals = 4096;
-constexpr double kLimitGrowth = 1.1;
+constexpr std::size_t kMostIdeals = 1024;
+
 constexpr int kChoicesPerLookAtTheClock = 64;
 
 /// Chains of `workers` differences from no layers to all, for 1, 2, ... workers.
@@ -70,19 +70,16 @@ class Enumeration {
 
   Solution run() {
     limit_ = plan_.compute_bound();
-    best_.lower_bound = limit_;
-    while (best_.price > limit_ && !timed_out_) {
+    double lower_bound = limit_;
+    for (double growth = 1.05;; growth *= growth) {
       least_dropped_ = kInfinity;
       extend(0, std::vector<int>(works_.size(), 0));
-      if (timed_out_ || best_.price <= limit_) break;
-      best_.lower_bound = std::min(best_.price, least_dropped_);
-      limit_ = least_dropped_ * kLimitGrowth;
+      if (timed_out_ || best_.price <= least_dropped_) break;
+      lower_bound = least_dropped_;
+      limit_ = least_dropped_ * growth;
     }
-    if (timed_out_)
-      best_.lower_bound = std::min(best_.price, best_.lower_bound);
-    else
-      best_.lower_bound = best_.price;
     best_.timed_out = timed_out_;
+    best_.lower_bound = timed_out_ ? std::min(best_.price, lower_bound) : best_.price;
     return best_;
   }
 
@@ -107,9 +104,10 @@ class Enumeration {
       return;
     }
     const bool as_forward = work > 0 && problem_.space.cuts == Cuts::joint;
-    const int first = as_forward ? step.to[0] : step.from[work];
-    const int last = as_forward ? first : static_cast<int>(ideals_.size()) - 1;
-    for (int to = first; to <= last; ++to) {
+    const int all = static_cast<int>(ideals_.size()) - 1;
+    const bool is_last = step.position + 1 == std::ssize(problem_.cluster.ranks);
+    const int least = as_forward ? step.to[0] : is_last ? all : step.from[work];
+    for (int to = as_forward ? least : all; to >= least && !timed_out_; --to) {
       if ((ideals_[at(step.from[work])] & ~ideals_[at(to)]).any()) continue;
       step.to[work] = to;
       choose_layers(step, work + 1);
@@ -146,9 +144,9 @@ class Enumeration {
   /// Which of the layers whose backward is here run forward again.
   void recompute(const Step& step) {
     go_on(step);
-    if (!problem_.space.recompute || step.from[1] == step.to[1]) return;
+    if (!problem_.space.recompute || step.from[1] == step.to[1] || !plan_.recompute_may_help(step.group[1])) return;
     const std::vector<LayerId> layers = members(ideals_[at(step.to[1])] & ~ideals_[at(step.from[1])]);
-    for (std::uint64_t chosen = 1; chosen < std::uint64_t{1} << layers.size(); ++chosen) {
+    for (std::uint64_t chosen = 1; chosen >> layers.size() == 0 && !timed_out_; ++chosen) {
       std::vector<LayerId> again;
       for (std::size_t i = 0; i < layers.size(); ++i)
         if ((chosen >> i & 1) != 0) again.push_back(layers[i]);
@@ -159,10 +157,12 @@ class Enumeration {
   }
 
   void go_on(const Step& step) {
+    const int last_group = static_cast<int>(plan_.groups().size()) - 1;
+    if (plan_.is_closed(plan_.groups().back()) && drop(plan_.group_bound(last_group))) return;
     const int positions = step.position + 1;
     if (plan_.complete())
       finish(positions);
-    else if (positions < std::ssize(problem_.cluster.ranks) && !drop(plan_.finished_bound()))
+    else if (positions < std::ssize(problem_.cluster.ranks) && !drop(plan_.bound()))
       extend(positions, step.to);
   }
 
@@ -171,7 +171,9 @@ class Enumeration {
     if (problem_.space.exactly && !all_used) return;
     if (positions > std::ssize(plan_.groups())) return;
     const double price = plan_.price();
-    if (!drop(price)) best_ = {plan_.stages(), price};
+    if (drop(price)) return;
+    best_.stages = plan_.stages();
+    best_.price = price;
   }
 
   /// True if plans from this bound on need not be looked at, in this run or at all.
