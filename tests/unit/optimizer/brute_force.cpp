@@ -167,11 +167,12 @@ double brute_force_plans(const Problem& problem) {
   return space.recompute ? plans * std::pow(2, problem.profile.model.layers.size()) : plans;
 }
 
-OwnedProblem random_problem(unsigned seed, double most_plans) {
+OwnedProblem random_problem(unsigned seed, double most_plans, const std::function<void(OwnedProblem&)>& adjust) {
   RandomProblem sizes(seed);
   int layers = sizes.between(2, 6), ranks = sizes.between(1, 4);
   for (;;) {
     OwnedProblem owned = RandomProblem(seed).of(layers, ranks);
+    adjust(owned);
     if (brute_force_plans(owned.problem()) <= most_plans) return owned;
     --(layers > 2 ? layers : ranks);
   }

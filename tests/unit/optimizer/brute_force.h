@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "random_problem.h"
 
 namespace sluice::testing {
@@ -15,6 +17,8 @@ namespace sluice::testing {
 [[nodiscard]] double brute_force_plans(const Problem& problem);
 
 /// A random problem of at most 6 layers and 4 ranks, with as many layers as brute_force can try in so many plans.
-[[nodiscard]] OwnedProblem random_problem(unsigned seed, double most_plans);
+/// @param adjust  changes what was drawn, before it is measured
+[[nodiscard]] OwnedProblem random_problem(
+    unsigned seed, double most_plans, const std::function<void(OwnedProblem&)>& adjust = [](OwnedProblem&) {});
 
 }  // namespace sluice::testing

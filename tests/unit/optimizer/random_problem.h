@@ -41,17 +41,21 @@ class RandomProblem {
   Profile profile_of(int layers) {
     Profile profile = random_.profile(layers, static_cast<RandomCase::Graph>(random_.between(0, 2)));
     if (random_.chance(0.5)) join_backward(profile);
-    if (random_.chance(0.1))  // nothing but traffic
-      for (LayerCost& cost : profile.costs)
-        cost.forward_s = cost.backward_input_s = cost.backward_weight_s = cost.update_s = 0;
-    if (random_.chance(0.1))  // many plans of the same price
+    if (random_.chance(0.3)) quicken(profile, random_.chance(0.3) ? 0 : 0.25);  // traffic decides
+    if (random_.chance(0.1))                                                    // many plans of the same price
       for (LayerCost& cost : profile.costs)
         cost = {.forward_s = 1, .backward_input_s = profile.split_backward ? 1.0 : 2.0, .parameter_bytes = 10};
     if (random_.chance(0.3))  // stashes fill the memory
       for (Tensor& tensor : profile.model.tensors) tensor.bytes *= 5;
-    if (random_.chance(0.2))  // weights make replicas and displaced layers dear
+    if (random_.chance(0.15))  // weights make replicas and displaced layers dear
       for (LayerCost& cost : profile.costs) cost.parameter_bytes *= 10;
     return profile;
+  }
+
+  static void quicken(Profile& profile, double factor) {
+    for (LayerCost& cost : profile.costs)
+      for (double* seconds : {&cost.forward_s, &cost.backward_input_s, &cost.backward_weight_s, &cost.update_s})
+        *seconds *= factor;
   }
 
   static void join_backward(Profile& profile) {
