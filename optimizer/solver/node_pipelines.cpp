@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "core/index.h"
+#include "optimizer/solver/worker_objective.h"
 
 namespace sluice {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr int kNever = std::numeric_limits<int>::max();
 
 /// What later expansions have to know of the workers so far, counted from the last one: the nodes passed for good,
 /// the group of nodes that the next worker may share, and how many ranks of each of these are taken.
@@ -66,6 +68,8 @@ class Pass {
   /// The layers where a worker that leads to `next` may begin: from the returned one downwards as long as it is
   /// affordable. The ranks left can compute the layers before.
   [[nodiscard]] int last_begin(const State& next) const;
+  void count_least_ranks();
+  [[nodiscard]] int ranks_left(const State& next) const;
   [[nodiscard]] bool never_fits(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const;
   [[nodiscard]] bool nic_allows(const State& from, State& next, const WorkerLoad& load, int replicas) const;
   [[nodiscard]] double cut_s(int border, double share) const {
@@ -94,6 +98,8 @@ class Pass {
   std::vector<int> index_of_size_;
   std::vector<std::vector<double>> speed_after_;  ///< of the ranks of one node from the i-th on
   std::vector<double> speed_from_;                ///< of the k-th and later nodes
+  std::vector<int> ranks_from_;                   ///< likewise their number
+  std::vector<int> least_before_;                 ///< ranks that layers [0, i) take at least, kNever if they cannot be
   std::vector<State> states_;
   std::vector<int> place_;                   ///< index into states_, kNone: not reached
   std::vector<std::vector<int>> by_begin_;   ///< states of earlier layers, not expanded yet
@@ -114,6 +120,7 @@ Pass::Pass(const NodePipelines& pipelines, double limit, int charged, const Node
       group_sizes_(group_sizes(static_cast<int>(order.size()))),
       index_of_size_(order.size() + 1),
       speed_from_(order.size() + 1),
+      ranks_from_(order.size() + 1),
       by_begin_(at(layers_) + 1),
       by_passed_(order.size() + 1) {
   for (std::size_t i = 0; i < group_sizes_.size(); ++i) index_of_size_[at(group_sizes_[i])] = static_cast<int>(i) + 1;
@@ -124,11 +131,40 @@ Pass::Pass(const NodePipelines& pipelines, double limit, int charged, const Node
     std::vector<double>& after = speed_after_.emplace_back(node.size() + 1);
     for (std::size_t i = node.size(); i-- > 0;) after[i] = after[i + 1] + cluster_.ranks[at(node[i])].speed;
   }
-  for (int node = nodes() - 1; node >= 0; --node)
+  for (int node = nodes() - 1; node >= 0; --node) {
     speed_from_[at(node)] = speed_from_[at(node + 1)] + speed_after_[at(node)][0];
+    ranks_from_[at(node)] = ranks_from_[at(node + 1)] + size(node);
+  }
+  count_least_ranks();
   place_.assign(at(layers_ + 1) * order_.size() * (group_sizes_.size() + 1) * at(most_ranks_ + 1) +
                     (group_sizes_.size() + 1) * at(most_ranks_ + 1) * at(layers_ + 1),
                 kNone);
+}
+
+/// As if all ranks were like the strongest and linked by the fast link.
+void Pass::count_least_ranks() {
+  RankSpec strongest{0, 0, 0};
+  for (const RankSpec& rank : cluster_.ranks) {
+    strongest.speed = std::max(strongest.speed, rank.speed);
+    strongest.memory_bytes = std::max(strongest.memory_bytes, rank.memory_bytes);
+  }
+  const BottleneckPrice price(cost_);
+  const int most = std::min(space_.most_replicas, ranks_from_[0]);
+  std::vector<int> least_from(at(layers_) + 1, kNever);
+  const auto lower = [&](int& ranks, int others, int begin, int end) {
+    if (others == kNever || least_from[at(end)] == kNever || ranks <= others) return;
+    const Seat seat{1, least_from[at(end)], std::max(charged_, least_from[at(end)] + 1)};
+    const int tries = std::min(most, ranks == kNever ? most : ranks - 1 - others);
+    const int replicas = price.least_replicas(pipelines_.load(begin, end), seat, tries, strongest, limit_);
+    if (replicas > 0) ranks = others + replicas;
+  };
+  least_from[at(layers_)] = 0;
+  for (int begin = layers_ - 1; begin >= 0; --begin)
+    for (int end = begin + 1; end <= layers_; ++end) lower(least_from[at(begin)], least_from[at(end)], begin, end);
+  least_before_.assign(at(layers_) + 1, kNever);
+  least_before_[0] = 0;
+  for (int end = 1; end <= layers_; ++end)
+    for (int begin = end - 1; begin >= 0; --begin) lower(least_before_[at(end)], least_before_[at(begin)], begin, end);
 }
 
 int& Pass::place(const State& state) {
@@ -138,6 +174,7 @@ int& Pass::place(const State& state) {
 }
 
 std::optional<std::vector<Worker>> Pass::run() {
+  if (least_before_[at(layers_)] > ranks_from_[0]) return std::nullopt;
   reach({layers_});
   for (int begin = layers_; begin >= 0; --begin) {
     if (std::chrono::steady_clock::now() > deadline_) return std::nullopt;
@@ -194,7 +231,7 @@ void Pass::close_group(const State& from, int id) {
   if (from.used == 0 || (space_.exactly && from.used < size(from.passed))) return;
   if (from.nic + cut_s(from.begin, from.share) >= limit_) return;
   const State next{from.begin, from.passed + from.group, 0, 0, 0, 0, from.ranks, false, id};
-  if (last_begin(next) >= next.begin) reach(next);
+  if (least_before_[at(next.begin)] <= ranks_left(next) && last_begin(next) >= next.begin) reach(next);
 }
 
 void Pass::add_inside(const State& from, int id) {
@@ -227,9 +264,11 @@ void Pass::add_across(const State& from, int id) {
 
 /// Reaches `next` from every layer where the worker between the two may begin.
 void Pass::add_workers(const State& from, State next, int replicas, const RankSpec& rank) {
+  const int left = ranks_left(next);
   const Seat seat{replicas, next.ranks, std::max(charged_, next.ranks)};
   for (next.begin = std::min(from.begin - 1, last_begin(next)); next.begin >= 0; --next.begin) {
     const WorkerLoad& load = pipelines_.load(next.begin, from.begin);
+    if (least_before_[at(next.begin)] > left) continue;
     if (cost_.compute_s(load, seat, rank.speed) >= limit_) return;
     const double price = cost_.price(load, seat, rank);
     if (price == kInfinite && never_fits(load, seat, rank)) return;
@@ -268,6 +307,11 @@ int Pass::last_begin(const State& next) const {
   double speed = speed_from_[at(next.passed + next.group)];
   if (next.group > 0) speed += next.group * speed_after_[at(next.passed)][at(next.used)];
   return pipelines_.last_prefix_within(speed * limit_);
+}
+
+int Pass::ranks_left(const State& next) const {
+  const int open = next.group == 0 ? 0 : next.group * (size(next.passed) - next.used);
+  return ranks_from_[at(next.passed + next.group)] + open;
 }
 
 void Pass::reach(const State& state) {
