@@ -12,6 +12,9 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+/// The most intervals that are searched: many paths differ by little, and the first ones are the best balanced.
+constexpr std::size_t kMostSearches = 400;
+
 /// The bottleneck of one of several nodes in lockstep: a worker there stands for as many replicas on each.
 class LockstepPrice : public WorkerObjective {
  public:
@@ -72,6 +75,11 @@ std::vector<Worker> NodeGroups::best(double below, const NodeOrder& order, Deadl
   equal_nodes_ = std::all_of(order.begin(), order.end(),
                              [&](const auto& node) { return nodes_are_equal(cluster, node, order[0]); });
   place_matters_ = !equal_nodes_ || memory_is_limited(cluster);
+  speed_.assign(1, 0);
+  for (const std::vector<Rank>& node : order_) {
+    speed_.push_back(speed_.back());
+    for (const Rank rank : node) speed_.back() += cluster.ranks[at(rank)].speed;
+  }
   std::vector<Worker> best;
   for (;;) {
     const std::vector<Group> path = least_path(below);
@@ -79,7 +87,7 @@ std::vector<Worker> NodeGroups::best(double below, const NodeOrder& order, Deadl
     bool complete = true;
     for (const Group& group : path) {
       if (searched_.contains(key(group))) continue;
-      if (std::chrono::steady_clock::now() > deadline) return best;
+      if (searched_.size() >= kMostSearches || std::chrono::steady_clock::now() > deadline) return best;
       complete = false;
       searched_[key(group)] = search_inside(key(group), below, deadline);
     }
@@ -102,7 +110,7 @@ std::vector<NodeGroups::Group> NodeGroups::least_path(double below) const {
   reached[at(layers)][0].price = 0;
   const auto extend = [&](int end, int behind, int count) {
     const double rest = reached[at(end)][at(behind)].price;
-    const int last = pipelines_.last_prefix_within(below * speed(behind + count, nodes));
+    const int last = pipelines_.last_prefix_within(below * (speed_.back() - speed_[at(behind + count)]));
     for (Group group{std::min(end - 1, last), end, behind, count}; group.begin >= 0; --group.begin) {
       if (compute_bound(group) >= below) return;
       const double value = std::max(rest, price(group));
@@ -138,20 +146,12 @@ int NodeGroups::most_in_lockstep(int behind) const {
   return count;
 }
 
-/// Of all ranks of the nodes numbered [first, last) from the end.
-double NodeGroups::speed(int first, int last) const {
-  double sum = 0;
-  for (int node = first; node < last; ++node)
-    for (const Rank rank : order_[at(node)]) sum += pipelines_.cost().cluster().ranks[at(rank)].speed;
-  return sum;
-}
-
 /// Compute spread evenly over the busiest node's ranks.
 double NodeGroups::compute_bound(const Group& group) const {
   const Pricing& pricing = pipelines_.cost().pricing();
   const WorkerLoad& load = pipelines_.load(group.begin, group.end);
   const double busiest = share_of(pricing, 1, group.nodes) * load.compute_s + load.update_s / pricing.microbatches;
-  return busiest / speed(group.behind, group.behind + 1);
+  return busiest / (speed_[at(group.behind) + 1] - speed_[at(group.behind)]);
 }
 
 double NodeGroups::price(const Group& group) const {

@@ -19,7 +19,7 @@ class NodeGroups {
   NodeGroups(const NodePipelines& pipelines, const SearchSpace& space);
 
   /// Workers of the best such pipeline found that is cheaper than `below` in the eyes of search() and of the
-  /// NICs; none if there is none. Ends at the deadline with the best so far.
+  /// NICs; none if there is none. Ends at the deadline, or after some hundreds of searches, with the best so far.
   [[nodiscard]] std::vector<Worker> best(double below, const NodeOrder& order, Deadline deadline);
 
  private:
@@ -36,7 +36,6 @@ class NodeGroups {
 
   [[nodiscard]] std::vector<Group> least_path(double below) const;
   [[nodiscard]] int most_in_lockstep(int behind) const;
-  [[nodiscard]] double speed(int first, int last) const;
   [[nodiscard]] double compute_bound(const Group& group) const;
   [[nodiscard]] double price(const Group& group) const;  ///< a lower bound of it before its search
   [[nodiscard]] Group key(Group group) const;
@@ -47,7 +46,8 @@ class NodeGroups {
   const NodePipelines& pipelines_;
   SearchSpace space_;
   WorkGraph graph_;
-  NodeOrder order_;  ///< from the last node on
+  NodeOrder order_;            ///< from the last node on
+  std::vector<double> speed_;  ///< of the ranks of the first k nodes of order_
   bool equal_nodes_ = true;
   bool place_matters_ = false;  ///< nodes differ, or memory depends on the ranks behind
   std::map<Group, Inside> searched_;

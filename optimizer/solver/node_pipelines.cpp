@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/index.h"
+#include "optimizer/solver/recompute.h"
 #include "optimizer/solver/worker_objective.h"
 
 namespace sluice {
@@ -146,7 +147,7 @@ void Pass::count_least_ranks() {
   RankSpec strongest{0, 0, 0};
   for (const RankSpec& rank : cluster_.ranks) {
     strongest.speed = std::max(strongest.speed, rank.speed);
-    strongest.memory_bytes = std::max(strongest.memory_bytes, rank.memory_bytes);
+    strongest.memory_bytes = space_.recompute ? kUnlimitedMemory : std::max(strongest.memory_bytes, rank.memory_bytes);
   }
   const BottleneckPrice price(cost_);
   const int most = std::min(space_.most_replicas, ranks_from_[0]);
@@ -270,8 +271,8 @@ void Pass::add_workers(const State& from, State next, int replicas, const RankSp
     const WorkerLoad& load = pipelines_.load(next.begin, from.begin);
     if (least_before_[at(next.begin)] > left) continue;
     if (cost_.compute_s(load, seat, rank.speed) >= limit_) return;
-    const double price = cost_.price(load, seat, rank);
-    if (price == kInfinite && never_fits(load, seat, rank)) return;
+    const double price = pipelines_.price(next.begin, from.begin, seat, rank);
+    if (price == kInfinite && !space_.recompute && never_fits(load, seat, rank)) return;
     if (price < limit_ && nic_allows(from, next, load, replicas)) reach(next);
   }
 }
@@ -358,16 +359,57 @@ Worker Pass::last_worker(const State& state) const {
 
 NodePipelines::NodePipelines(const WorkerCost& cost, const SearchSpace& space, std::vector<LayerId> layers)
     : cost_(&cost), space_(space), layers_(std::move(layers)) {
+  loads_ = tabulate(false);
+  if (space.recompute) recomputing_ = tabulate(true);
+}
+
+std::vector<std::vector<WorkerLoad>> NodePipelines::tabulate(bool recompute) const {
+  std::vector<Work> works = works_cut_jointly(space_.cuts);
+  if (recompute) works.push_back(Work::recompute);
+  std::vector<std::vector<WorkerLoad>> table;
   for (int end = 0; end <= std::ssize(layers_); ++end) {
-    WorkerTally tally(cost);
-    std::vector<WorkerLoad>& loads = loads_.emplace_back();
+    WorkerTally tally(*cost_);
+    std::vector<WorkerLoad>& loads = table.emplace_back();
     loads.reserve(at(end) + 1);
     loads.push_back({});
     for (int begin = end - 1; begin >= 0; --begin) {
-      for (const Work work : works_cut_jointly(space.cuts)) tally.add({layers_[at(begin)], work});
+      for (const Work work : works) tally.add({layers_[at(begin)], work});
       loads.push_back(tally.load());
     }
   }
+  return table;
+}
+
+double NodePipelines::price(int begin, int end, const Seat& seat, const RankSpec& rank) const {
+  const WorkerLoad& kept = load(begin, end);
+  const double price = cost_->price(kept, seat, rank);
+  if (price < kInfinite || recomputing_.empty()) return price;
+  const WorkerLoad& again = recomputing_[at(end)][at(end - begin)];
+  const auto kept_bytes = cost_->memory_bytes(kept, seat), least_bytes = cost_->memory_bytes(again, seat);
+  if (least_bytes > rank.memory_bytes) return kInfinite;
+  WorkerLoad some = kept;
+  some.compute_s += (again.compute_s - kept.compute_s) * static_cast<double>(kept_bytes - rank.memory_bytes) /
+                    static_cast<double>(kept_bytes - least_bytes);
+  return std::max(cost_->compute_s(some, seat, rank.speed), cost_->link_s(kept, seat));
+}
+
+std::vector<Worker> with_recomputation(std::vector<Worker> workers, const WorkerCost& cost) {
+  constexpr int kSteps = 4096;  // a few milliseconds a worker
+  int ranks_from_here = 0;
+  for (const Worker& worker : workers) ranks_from_here += static_cast<int>(worker.ranks.size());
+  const int ranks = ranks_from_here;
+  for (Worker& worker : workers) {
+    const Seat seat{static_cast<int>(worker.ranks.size()), ranks_from_here, ranks};
+    ranks_from_here -= seat.replicas;
+    RankSpec weakest = cost.cluster().ranks[at(worker.ranks.front())];
+    for (const Rank rank : worker.ranks) weakest = weaker(weakest, cost.cluster().ranks[at(rank)]);
+    WorkerTally tally(cost);
+    for (const LayerWork& work : worker.works) tally.add(work);
+    if (cost.memory_bytes(tally.load(), seat) <= weakest.memory_bytes) continue;
+    for (const LayerId layer : best_recomputation(tally, cost, seat, weakest, kSteps).layers)
+      worker.works.push_back({layer, Work::recompute});
+  }
+  return workers;
 }
 
 std::optional<std::vector<Worker>> NodePipelines::below(double limit, const NodeOrder& order, Deadline deadline) const {

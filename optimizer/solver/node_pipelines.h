@@ -32,6 +32,9 @@ class NodePipelines {
 
   /// What the layers at positions [begin, end) are and cost as one worker.
   [[nodiscard]] const WorkerLoad& load(int begin, int end) const { return loads_[at(end)][at(end - begin)]; }
+  /// Of such a worker: WorkerCost::price, or where it does not fit and the space lets it recompute, about
+  /// the price with the least recomputation that makes it fit: what is saved taken as proportional to the time spent.
+  [[nodiscard]] double price(int begin, int end, const Seat& seat, const RankSpec& rank) const;
   /// The longest prefix of the layers whose compute takes no longer at speed 1.
   [[nodiscard]] int last_prefix_within(double seconds) const;
 
@@ -40,11 +43,18 @@ class NodePipelines {
   [[nodiscard]] const std::vector<LayerId>& layers() const { return layers_; }
 
  private:
+  [[nodiscard]] std::vector<std::vector<WorkerLoad>> tabulate(bool recompute) const;
+
   const WorkerCost* cost_;
   SearchSpace space_;
   std::vector<LayerId> layers_;
-  std::vector<std::vector<WorkerLoad>> loads_;  ///< by the layer after the last, then by number of layers
+  std::vector<std::vector<WorkerLoad>> loads_;        ///< by the layer after the last, then by number of layers
+  std::vector<std::vector<WorkerLoad>> recomputing_;  ///< likewise, all of the layers again; none if the space bars it
 };
+
+/// Gives workers that do not fit the recomputation that makes them fit at the least price; those that none makes fit
+/// stay as they are. The workers recompute nothing yet.
+[[nodiscard]] std::vector<Worker> with_recomputation(std::vector<Worker> workers, const WorkerCost& cost);
 
 /// Seconds per micro-batch that these bytes keep a NIC busy, given the share of the micro-batches that
 /// passes it, and bytes once a step.

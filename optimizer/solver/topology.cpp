@@ -189,7 +189,7 @@ void Placement::try_pipelines(const NodePipelines& pipelines, double bound) {
 void Placement::try_pipelines(const NodePipelines& pipelines, const NodeOrder& order, double bound) {
   const auto found_below = [&](double limit) {
     const auto workers = pipelines.below(limit, order, deadline_);
-    if (workers) consider(*workers);
+    if (workers) consider(problem_.space.recompute ? with_recomputation(*workers, cost_) : *workers);
     return workers.has_value();
   };
   double hopeless = bound, enough = price_;

@@ -33,7 +33,7 @@ TEST(Topology, plans_of_random_problems_lie_between_bound_and_brute_force_and_ar
   for (unsigned seed = 0; seed < 2500; ++seed) {
     OwnedProblem owned = testing::random_problem(seed, 5000);
     if (owned.cluster.node_names.size() == 1) continue;
-    owned.space.free_backward = owned.space.recompute = false;
+    owned.space.free_backward = false;
     const Problem problem = owned.problem();
     const Solution optimum = testing::brute_force(problem);
     const Solution found = solve_on_nodes(problem, kNoDeadline);
@@ -54,7 +54,7 @@ TEST(Topology, plans_of_random_problems_lie_between_bound_and_brute_force_and_ar
   std::printf("of %d problems %d solved, %d of them proven\n", feasible, best, proven);
   EXPECT_GT(feasible, 600);
   EXPECT_GT(best, 0.97 * feasible);
-  EXPECT_GT(proven, 0.75 * feasible);
+  EXPECT_GT(proven, 0.65 * feasible);  // with recomputation there is hardly a bound
 }
 
 /// A chain whose layers each read the output before.
