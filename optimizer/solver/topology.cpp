@@ -161,7 +161,6 @@ Solution Placement::try_uniform(const Cluster& cluster, const SearchSpace& space
     // Where cuts may be three, backwards are two works even if they are cut alike.
     const bool in_space = (space.cuts == Cuts::three) == (problem_.space.cuts == Cuts::three);
     if (found.found() && in_space) consider(workers_of(found.stages));
-    if (space.recompute) found.lower_bound = 0;
     return found;
   } catch (const Error&) {
     return {};  // too many ideals to search
