@@ -28,18 +28,30 @@ double BottleneckPrice::floor(const WorkerLoad& load, int most_replicas, const R
 
 int BottleneckPrice::least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                     double limit) const {
-  const int useful = std::min(most, cost_->pricing().microbatches);  // more only all-reduce more
-  const auto too_slow = [&](int replicas) {
-    return cost_->compute_s(load, {replicas, replicas, replicas}, rank.speed) >= limit;
+  const int microbatches = cost_->pricing().microbatches;
+  const auto rounded_up = [](int numerator, int denominator) { return (numerator + denominator - 1) / denominator; };
+  const auto seat_of = [&](int replicas) { return Seat{replicas, seat.ranks_from_here + replicas, seat.ranks}; };
+  // More replicas compute and hold less each, up to one for each micro-batch.
+  const auto lacks = [&](int replicas) {
+    return cost_->compute_s(load, seat_of(replicas), rank.speed) >= limit ||
+           cost_->memory_bytes(load, seat_of(replicas)) > rank.memory_bytes;
   };
-  if (useful < 1 || too_slow(useful)) return 0;
+  most = std::min(most, microbatches);
+  if (most < 1 || lacks(most)) return 0;
   int replicas = 1;
-  for (int enough = useful; replicas < enough;) {
+  for (int enough = most; replicas < enough;) {
     const int middle = (replicas + enough) / 2;
-    too_slow(middle) ? replicas = middle + 1 : enough = middle;
+    lacks(middle) ? replicas = middle + 1 : enough = middle;
   }
-  for (; replicas <= useful; ++replicas)
-    if (price(load, {replicas, seat.ranks_from_here + replicas, seat.ranks}, rank) < limit) return replicas;
+  // They all-reduce more and exchange less, but only where the busiest has a micro-batch less.
+  WorkerLoad all_reduced;
+  all_reduced.updated_bytes = load.updated_bytes;
+  while (replicas <= most && cost_->link_s(all_reduced, seat_of(replicas)) < limit) {
+    if (cost_->link_s(load, seat_of(replicas)) < limit) return replicas;
+    const int busiest = rounded_up(microbatches, replicas);
+    if (busiest == 1) return 0;
+    replicas = rounded_up(microbatches, busiest - 1);
+  }
   return 0;
 }
 

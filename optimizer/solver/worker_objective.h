@@ -81,6 +81,10 @@ class RecomputedFloor : public BottleneckPrice {
  public:
   explicit RecomputedFloor(const WorkerCost& cost) : BottleneckPrice(cost, true) {}
   [[nodiscard]] double price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const override;
+  [[nodiscard]] int least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
+                                   double limit) const override {
+    return WorkerObjective::least_replicas(load, seat, most, rank, limit);
+  }
 };
 
 }  // namespace sluice
