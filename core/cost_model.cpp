@@ -1,6 +1,8 @@
 #include "core/cost_model.h"
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/index.h"
 
@@ -60,6 +62,26 @@ std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster) {
     if (member != leader) edges.push_back({leader, member});
   }
   return edges;
+}
+
+std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster) {
+  std::vector<Rank> ring = group.members;
+  std::sort(ring.begin(), ring.end(), [&](Rank a, Rank b) {
+    return std::pair(cluster.ranks[at(a)].node, a) < std::pair(cluster.ranks[at(b)].node, b);
+  });
+  std::vector<Edge> edges;
+  for (std::size_t i = 0; ring.size() > 1 && i < ring.size(); ++i)
+    edges.push_back({ring[i], ring[(i + 1) % ring.size()]});
+  return edges;
+}
+
+std::int64_t ring_bytes(std::int64_t bytes, int members, int edge) {
+  const auto chunk = [&](int index) { return bytes / members + (index % members < bytes % members ? 1 : 0); };
+  return 2 * bytes - chunk(edge + 1) - chunk(edge + 2);
+}
+
+double ring_time(const LinkClass& link, std::int64_t bytes, int members) {
+  return 2 * (members - 1) * link.latency_s + static_cast<double>(bytes) / link.bandwidth_bytes_per_s;
 }
 
 double message_time(const LinkClass& link, std::int64_t bytes) {

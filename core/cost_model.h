@@ -33,6 +33,22 @@ struct Edge {
 /// node once. Runtime, simulator and byte accounts all use this list.
 [[nodiscard]] std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster);
 
+/// Who sends to whom in a ring all-reduce (Patarasuk, Yuan 2009): the members in
+/// order of (node, rank), each to the next, the last to the first. So a node has
+/// one edge in and one out. Empty for one member.
+[[nodiscard]] std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster);
+
+/// What the i-th edge of a ring of `members` carries in all rounds of an
+/// all-reduce of `bytes` [B]. The payload is cut into one chunk per member, the
+/// first `bytes % members` of them a byte larger; the i-th member sends every
+/// chunk but i+1 while sums are made, and every chunk but i+2 while they are
+/// handed on: 2 (members - 1) / members of the bytes, and 2 (members - 1) times
+/// the bytes over all edges, exactly.
+[[nodiscard]] std::int64_t ring_bytes(std::int64_t bytes, int members, int edge);
+
+/// Time that an all-reduce takes of an edge's links [s]: 2 (members - 1) messages that carry `bytes` together.
+[[nodiscard]] double ring_time(const LinkClass& link, std::int64_t bytes, int members);
+
 /// Time of one message on an idle link [s] (Hockney 1994): latency + bytes / bandwidth.
 [[nodiscard]] double message_time(const LinkClass& link, std::int64_t bytes);
 

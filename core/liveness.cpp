@@ -18,6 +18,9 @@ std::vector<ValueUse> of_microbatch(const std::vector<ValueClass>& values, int m
   return uses;
 }
 
+/// True for the stages that gradients travel between.
+bool hands_gradients(Work work) { return work == Work::backward || work == Work::backward_input; }
+
 ValueClass activation(TensorId tensor) { return {Payload::activation, tensor, kNone}; }
 ValueClass gradient(TensorId tensor, int stage) { return {Payload::gradient, tensor, stage}; }
 
@@ -39,13 +42,28 @@ int colour(const std::vector<Lifetime*>& by_first) {
 std::vector<Lifetime> lifetimes_of(const DataFlow& flow, const std::vector<Instruction>& list, Rank rank) {
   std::vector<Lifetime> lifetimes;
   std::map<ValueUse, std::size_t> index_of;
+  std::map<std::pair<int, int>, std::size_t> travelling;  // transfer, micro-batch: what its wait is about
+  const auto extend = [&](std::size_t index, int last) { lifetimes[index].last = last; };
   for (int i = 0; i < std::ssize(list); ++i) {
-    const Access access = flow.access(list[at(i)], rank);
-    for (const ValueUse& use : access.writes)
-      if (index_of.try_emplace(use, lifetimes.size()).second)
-        lifetimes.push_back({.value = use.value, .microbatch = use.microbatch, .first = i, .last = i});
+    const Instruction& instruction = list[at(i)];
+    const auto call = std::pair(instruction.transfer, instruction.microbatch);
+    if (instruction.op == Op::multicast_wait) {
+      if (const auto found = travelling.find(call); found != travelling.end()) extend(found->second, i);
+      continue;
+    }
+    const Access access = flow.access(instruction, rank);
+    for (const ValueUse& use : access.writes) {
+      const auto [known, is_new] = index_of.try_emplace(use, lifetimes.size());
+      if (!is_new && instruction.op != Op::recompute) continue;
+      known->second = lifetimes.size();
+      lifetimes.push_back({.value = use.value, .microbatch = use.microbatch, .first = i, .last = i});
+    }
     for (const ValueUse& use : access.reads)
-      if (const auto found = index_of.find(use); found != index_of.end()) lifetimes[found->second].last = i;
+      if (const auto found = index_of.find(use); found != index_of.end()) extend(found->second, i);
+    if (instruction.op == Op::multicast_start)
+      for (const auto* uses : {&access.reads, &access.writes})
+        for (const ValueUse& use : *uses)
+          if (const auto found = index_of.find(use); found != index_of.end()) travelling[call] = found->second;
   }
   return lifetimes;
 }
@@ -66,22 +84,49 @@ DataFlow::DataFlow(const Plan& plan)
     : plan_(&plan),
       forward_stage_(plan.profile.model.layers.size(), kNone),
       backward_stage_(plan.profile.model.layers.size(), kNone),
+      update_stage_(plan.profile.model.layers.size(), kNone),
+      recompute_stage_(plan.stages.size(), kNone),
       made_(tensors_by_producer(plan.profile.model)),
       consumers_(consumers_by_tensor(plan.profile.model)),
       input_(load_access(TensorKind::input)),
       labels_(load_access(TensorKind::labels)) {
   const int stages = static_cast<int>(plan.stages.size());
-  for (int s = 0; s < stages; ++s)
-    for (const LayerId layer : plan.stages[at(s)].layers) {
-      if (plan.stages[at(s)].work == Work::forward) forward_stage_[at(layer)] = s;
-      if (plan.stages[at(s)].work == Work::backward) backward_stage_[at(layer)] = s;
-    }
+  std::map<int, int> recompute_by_index;
   for (int s = 0; s < stages; ++s) {
-    const Work work = plan.stages[at(s)].work;
-    stages_.push_back(work == Work::forward    ? forward_access(plan.stages[at(s)])
-                      : work == Work::backward ? backward_access(s)
-                                               : StageAccess{});
+    const Stage& stage = plan.stages[at(s)];
+    if (stage.work == Work::recompute) recompute_by_index[stage.index] = s;
+    for (const LayerId layer : stage.layers) {
+      if (stage.work == Work::forward) forward_stage_[at(layer)] = s;
+      if (hands_gradients(stage.work)) backward_stage_[at(layer)] = s;
+      if (updates_weights(stage.work)) update_stage_[at(layer)] = s;
+    }
   }
+  for (int s = 0; s < stages; ++s)
+    if (const Stage& stage = plan.stages[at(s)]; hands_gradients(stage.work))
+      if (const auto found = recompute_by_index.find(stage.index); found != recompute_by_index.end())
+        recompute_stage_[at(s)] = found->second;
+  for (int s = 0; s < stages; ++s) stages_.push_back(stage_access(s));
+}
+
+bool DataFlow::is_recomputed(int stage, LayerId producer) const {
+  const int recompute = recompute_stage_[at(stage)];
+  if (recompute == kNone) return false;
+  const std::vector<LayerId>& layers = plan_->stages[at(recompute)].layers;
+  return std::binary_search(layers.begin(), layers.end(), producer);
+}
+
+DataFlow::StageAccess DataFlow::stage_access(int index) const {
+  const Stage& stage = plan_->stages[at(index)];
+  const bool forward = stage.work == Work::forward || stage.work == Work::recompute;
+  return forward ? forward_access(stage) : backward_access(index);
+}
+
+/// Tensors that the layer reads and whose gradient it shares in.
+std::vector<TensorId> DataFlow::differentiable_inputs(LayerId layer) const {
+  std::vector<TensorId> tensors;
+  for (const TensorId tensor : plan_->profile.model.needs[at(layer)].forward)
+    if (plan_->profile.model.tensors[at(tensor)].kind == TensorKind::output) tensors.push_back(tensor);
+  return tensors;
 }
 
 DataFlow::StageAccess DataFlow::load_access(TensorKind kind) const {
@@ -107,28 +152,35 @@ DataFlow::StageAccess DataFlow::forward_access(const Stage& stage) const {
 }
 
 DataFlow::StageAccess DataFlow::backward_access(int index) const {
+  const Model& model = plan_->profile.model;
+  const Work work = plan_->stages[at(index)].work;
   StageAccess access;
-  std::set<TensorId> needed, outside;
+  std::set<TensorId> needed, shared;
   std::set<ValueClass> incoming;
   for (const LayerId layer : plan_->stages[at(index)].layers) {
-    const LayerNeeds& needs = plan_->profile.model.needs[at(layer)];
-    needed.insert(needs.backward_input.begin(), needs.backward_input.end());
-    needed.insert(needs.backward_weight.begin(), needs.backward_weight.end());
-    for (const TensorId tensor : needs.forward) {
-      const LayerId producer = plan_->profile.model.tensors[at(tensor)].producer;
-      const bool differentiable = plan_->profile.model.tensors[at(tensor)].kind == TensorKind::output;
-      if (differentiable && backward_stage(producer) != index) outside.insert(tensor);
-    }
-    for (const TensorId tensor : made_[at(layer)]) {
-      if (plan_->profile.model.tensors[at(tensor)].kind != TensorKind::output) continue;
-      for (const LayerId consumer : consumers_[at(tensor)])
-        if (backward_stage(consumer) != index) incoming.insert(gradient(tensor, backward_stage(consumer)));
-    }
+    const LayerNeeds& needs = model.needs[at(layer)];
+    if (work != Work::backward_weight) needed.insert(needs.backward_input.begin(), needs.backward_input.end());
+    if (work != Work::backward_input) needed.insert(needs.backward_weight.begin(), needs.backward_weight.end());
+    if (work != Work::backward_weight)
+      for (const TensorId tensor : differentiable_inputs(layer))
+        if (work == Work::backward_input || backward_stage(model.tensors[at(tensor)].producer) != index)
+          shared.insert(tensor);
+    for (const TensorId tensor : made_[at(layer)])
+      for (const int maker : gradient_makers(tensor))
+        if (maker != index) incoming.insert(gradient(tensor, maker));
   }
   for (const TensorId tensor : needed) access.reads.push_back(activation(tensor));
   access.reads.insert(access.reads.end(), incoming.begin(), incoming.end());
-  for (const TensorId tensor : outside) access.writes.push_back(gradient(tensor, index));
+  for (const TensorId tensor : shared) access.writes.push_back(gradient(tensor, index));
   return access;
+}
+
+/// Stages that make a partial sum of the tensor's gradient.
+std::set<int> DataFlow::gradient_makers(TensorId tensor) const {
+  std::set<int> makers;
+  if (plan_->profile.model.tensors[at(tensor)].kind != TensorKind::output) return makers;
+  for (const LayerId consumer : consumers_[at(tensor)]) makers.insert(backward_stage(consumer));
+  return makers;
 }
 
 Access DataFlow::access(const Instruction& instruction, Rank rank) const {
@@ -138,11 +190,11 @@ Access DataFlow::access(const Instruction& instruction, Rank rank) const {
   };
   if (instruction.op == Op::load_input) return whole(input_);
   if (instruction.op == Op::load_labels) return whole(labels_);
-  if (instruction.op == Op::forward || instruction.op == Op::backward) return whole(stages_[at(instruction.stage)]);
+  if (is_compute(instruction.op)) return whole(stages_[at(instruction.stage)]);
   if (instruction.op != Op::multicast_start && instruction.op != Op::multicast_wait) return {};
 
   const Transfer& transfer = plan_->transfers[at(instruction.transfer)];
-  if (transfer.payload == Payload::weights) return {};
+  if (of_layer(transfer.payload)) return {};
   const ValueUse use{{transfer.payload, transfer.tensor, transfer.stage}, instruction.microbatch};
   const bool receives = plan_->groups[at(transfer.group)].root != rank;
   if (receives && instruction.op == Op::multicast_start) return {.reads = {}, .writes = {use}};
@@ -170,7 +222,7 @@ std::int64_t scratch_bytes(const Plan& plan, Rank rank) {
   const Model& model = plan.profile.model;
   std::int64_t largest = 0;
   for (const Stage& stage : plan.stages) {
-    if (stage.work != Work::backward || !owns(rank, stage)) continue;
+    if (!hands_gradients(stage.work) || !owns(rank, stage)) continue;
     const auto inside = [&](LayerId layer) {
       return std::binary_search(stage.layers.begin(), stage.layers.end(), layer);
     };
@@ -188,8 +240,7 @@ MemoryUse memory_use(const Plan& plan, Rank rank) {
   for (const Stage& stage : plan.stages) {
     if (!owns(rank, stage)) continue;
     run.insert(stage.layers.begin(), stage.layers.end());
-    if (stage.work == Work::backward || stage.work == Work::backward_weight)
-      updated.insert(stage.layers.begin(), stage.layers.end());
+    if (updates_weights(stage.work)) updated.insert(stage.layers.begin(), stage.layers.end());
   }
   for (const LayerId layer : run) {
     const LayerCost& cost = plan.profile.costs[at(layer)];

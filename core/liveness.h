@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "core/index.h"
@@ -14,7 +15,7 @@ namespace sluice {
 struct ValueClass {
   Payload payload = Payload::activation;  ///< activation or gradient
   TensorId tensor = kNone;
-  int stage = kNone;  ///< gradient: the backward stage that made it, as in Transfer
+  int stage = kNone;  ///< gradient: the backward(-input) stage that made it, as in Transfer
   auto operator<=>(const ValueClass&) const = default;
 };
 
@@ -32,49 +33,62 @@ struct Access {
 };
 
 /// Who makes and who reads which value: follows from the model's needs and the
-/// plan's stages, never from its instruction lists. Knows forward and (whole)
-/// backward stages. Refers to `plan`, which must outlive it.
+/// plan's stages, never from its instruction lists. Refers to `plan`, which must
+/// outlive it and whose stages must be without fault (core/stage_check.h).
 class DataFlow {
  public:
   explicit DataFlow(const Plan& plan);
 
-  /// load: writes the dataset's tensors of that kind. forward: reads what its
-  /// layers need from elsewhere, writes all tensors of its layers. backward:
-  /// reads the tensors that its layers' backward works need and, for each
-  /// tensor that they made, the gradient of each other stage that consumes it
-  /// (ascending by stage: the order of summation); writes one gradient for each
-  /// tensor that came from another stage. Gradients that only its own layers
-  /// exchange are no values of the plan but scratch (see scratch_bytes).
+  /// load: writes the dataset's tensors of that kind. forward, recompute: reads
+  /// what its layers need from elsewhere, writes all tensors of its layers.
+  /// backward: reads the tensors that its layers' backward works need and, for
+  /// each tensor that they made, the gradient of each other stage that consumes
+  /// it (ascending by stage: the order of summation); writes one gradient for
+  /// each tensor that came from another stage. Gradients that only its own
+  /// layers exchange are no values of the plan but scratch (see scratch_bytes).
+  /// backward_input: likewise, but writes the gradients of all tensors that its
+  /// layers read, since backward_weight stages read them: those of all stages
+  /// that consume what their layers made.
   /// multicast_start: the root reads, the others write; multicast_wait: reads.
   /// Weights and all else: nothing.
   [[nodiscard]] Access access(const Instruction& instruction, Rank rank) const;
 
-  /// Index into Plan::stages of the stage that holds the layer; kNone if none does.
+  /// Index into Plan::stages of the stage that holds the layer.
   [[nodiscard]] int forward_stage(LayerId layer) const { return forward_stage_[at(layer)]; }
-  [[nodiscard]] int backward_stage(LayerId layer) const { return backward_stage_[at(layer)]; }
+  [[nodiscard]] int backward_stage(LayerId layer) const { return backward_stage_[at(layer)]; }  ///< or backward_input
+  [[nodiscard]] int update_stage(LayerId layer) const { return update_stage_[at(layer)]; }      ///< or backward_weight
+
+  /// True if stage `stage` reads a tensor, made by `producer`, that its recompute stage makes anew.
+  [[nodiscard]] bool is_recomputed(int stage, LayerId producer) const;
 
  private:
   struct StageAccess {
     std::vector<ValueClass> reads;
     std::vector<ValueClass> writes;
   };
+  [[nodiscard]] StageAccess stage_access(int index) const;
   [[nodiscard]] StageAccess forward_access(const Stage& stage) const;
   [[nodiscard]] StageAccess backward_access(int index) const;
+  [[nodiscard]] std::vector<TensorId> differentiable_inputs(LayerId layer) const;
+  [[nodiscard]] std::set<int> gradient_makers(TensorId tensor) const;
   [[nodiscard]] StageAccess load_access(TensorKind kind) const;
 
   const Plan* plan_;
-  std::vector<int> forward_stage_, backward_stage_;  // by layer
-  std::vector<std::vector<TensorId>> made_;          // by layer
-  std::vector<std::vector<LayerId>> consumers_;      // by tensor
+  std::vector<int> forward_stage_, backward_stage_, update_stage_;  // by layer
+  std::vector<int> recompute_stage_;                                // by stage that it serves, else kNone
+  std::vector<std::vector<TensorId>> made_;                         // by layer
+  std::vector<std::vector<LayerId>> consumers_;                     // by tensor
   std::vector<StageAccess> stages_;
   StageAccess input_, labels_;
 };
 
-/// From the instruction that first writes the value to the last that touches it, inclusive.
+/// From the instruction that first writes the value to the last that touches it,
+/// inclusive. A recompute writes its values anew: what the forward left, or what
+/// was received for a forward, ends with its last use before, or its send.
 struct Lifetime {
   ValueClass value;
   int microbatch = 0;
-  int first = 0;  ///< index into the rank's instructions: compute, load, or the start of a receive
+  int first = 0;  ///< index into the rank's instructions: a compute, a load, or the start of a receive
   int last = 0;   ///< a compute that reads it, or the wait of a send or receive
   int slot = 0;   ///< which of the class's buffers it occupies
   bool operator==(const Lifetime&) const = default;
@@ -100,9 +114,9 @@ struct BufferPlan {
 /// allocates exactly these, the verifier counts exactly these.
 [[nodiscard]] std::vector<SlotClass> slot_classes(const Plan& plan, Rank rank);
 
-/// A backward stage hands gradients from layer to layer through two buffers of
-/// this size in turn [B]: the largest gradient that stays inside one of the
-/// rank's backward stages; 0 if none does. Enough for chains; where a tensor has
+/// A backward(-input) stage hands gradients from layer to layer through two
+/// buffers of this size in turn [B]: the largest gradient that stays inside one
+/// of the rank's stages; 0 if none does. Enough for chains; where a tensor has
 /// several consumers within a stage an executor needs more (none runs such a
 /// model yet).
 [[nodiscard]] std::int64_t scratch_bytes(const Plan& plan, Rank rank);

@@ -45,7 +45,7 @@ void validate_transfers(const Plan& plan) {
     const std::string name = text("transfer ", i);
     check_index(name + ": group", transfer.group, plan.groups.size());
     if (transfer.bytes < 0) throw bad_input(text(name, ": ", transfer.bytes, " bytes"));
-    if (transfer.payload == Payload::weights || transfer.payload == Payload::weight_gradients) {
+    if (of_layer(transfer.payload)) {
       check_index(name + ": layer", transfer.layer, plan.profile.model.layers.size());
     } else {
       check_index(name + ": tensor", transfer.tensor, plan.profile.model.tensors.size());
@@ -62,7 +62,7 @@ void validate_instruction(const Plan& plan, const Instruction& instruction, cons
   if (names_stage) check_index(place + ": stage", instruction.stage, plan.stages.size());
   if (names_transfer) {
     check_index(place + ": transfer", instruction.transfer, plan.transfers.size());
-    has_microbatch = plan.transfers[at(instruction.transfer)].payload != Payload::weights;
+    has_microbatch = !of_layer(plan.transfers[at(instruction.transfer)].payload);
   }
   if (has_microbatch)
     check_index(place + ": micro-batch", instruction.microbatch, static_cast<std::size_t>(plan.microbatches));
@@ -86,6 +86,8 @@ const char* to_string(Work work) {
   return "unknown";
 }
 
+bool updates_weights(Work work) { return work == Work::backward || work == Work::backward_weight; }
+
 const char* to_string(MulticastAlgorithm algorithm) {
   return algorithm == MulticastAlgorithm::flat ? "flat" : "hierarchical";
 }
@@ -103,6 +105,8 @@ const char* to_string(Payload payload) {
   }
   return "unknown";
 }
+
+bool of_layer(Payload payload) { return payload == Payload::weights || payload == Payload::weight_gradients; }
 
 const char* to_string(Op op) {
   switch (op) {
@@ -144,6 +148,22 @@ const char* to_string(Op op) {
 
 bool is_compute(Op op) { return op >= Op::forward && op <= Op::recompute; }
 
+Op op_of(Work work) {
+  switch (work) {
+    case Work::forward:
+      return Op::forward;
+    case Work::backward:
+      return Op::backward;
+    case Work::backward_input:
+      return Op::backward_input;
+    case Work::backward_weight:
+      return Op::backward_weight;
+    case Work::recompute:
+      return Op::recompute;
+  }
+  return Op::forward;
+}
+
 const Program& program(const Plan& plan, const std::string& name) {
   for (const Program& candidate : plan.programs)
     if (candidate.name == name) return candidate;
@@ -152,6 +172,11 @@ const Program& program(const Plan& plan, const std::string& name) {
 
 Rank owner(const Stage& stage, int microbatch) {
   return stage.owners[static_cast<std::size_t>(microbatch) % stage.owners.size()];
+}
+
+int microbatches_of(const Stage& stage, int replica, int microbatches) {
+  const int replicas = static_cast<int>(stage.owners.size());
+  return (microbatches - replica + replicas - 1) / replicas;
 }
 
 bool owns(Rank rank, const Stage& stage) {

@@ -19,6 +19,7 @@ enum class Work : std::uint8_t {
   recompute,  ///< forward once more, just before the backward, at the backward's owners
 };
 [[nodiscard]] const char* to_string(Work work);
+[[nodiscard]] bool updates_weights(Work work);  ///< backward and backward_weight: their owners apply the update
 
 /// A set of layers whose `work` is done together, and by whom. Owner maps in
 /// compressed form: every (layer, work) lies in exactly one stage; `backward`
@@ -55,15 +56,17 @@ enum class Payload : std::uint8_t {
   weight_gradients,  ///< of layer `layer`, summed over the group's members (all-reduce)
 };
 [[nodiscard]] const char* to_string(Payload payload);
+[[nodiscard]] bool of_layer(Payload payload);  ///< weights and weight_gradients: of a layer, once per step
 
-/// One kind of multicast; with a micro-batch number it is one collective call.
+/// One kind of collective, a multicast or (weight_gradients) an all-reduce; with a micro-batch number, where
+/// its payload has one, it is one call.
 struct Transfer {
   Payload payload = Payload::activation;
   TensorId tensor = kNone;
-  int stage = kNone;  ///< gradient: index into Plan::stages of the backward stage that made it
+  int stage = kNone;  ///< gradient: index into Plan::stages of the backward(-input) stage that made it
   LayerId layer = kNone;
   int group = 0;           ///< index into Plan::groups
-  std::int64_t bytes = 0;  ///< per micro-batch (weights: per step)
+  std::int64_t bytes = 0;  ///< per micro-batch (weights and their gradients: per step)
   auto operator<=>(const Transfer&) const = default;
 };
 
@@ -87,9 +90,11 @@ enum class Op : std::uint8_t {
 };
 [[nodiscard]] const char* to_string(Op op);
 [[nodiscard]] bool is_compute(Op op);  ///< forward, the backwards and recompute
+[[nodiscard]] Op op_of(Work work);     ///< the instruction that does a stage's work for one micro-batch
 
 /// One thing a rank does. Compute and optimizer_step name a stage,
-/// communication names a transfer; loads and weights transfers have no more.
+/// communication names a transfer; all but optimizer steps and the transfers of weights and their gradients
+/// name a micro-batch.
 struct Instruction {
   Op op = Op::forward;
   int stage = kNone;       ///< index into Plan::stages
@@ -155,6 +160,9 @@ struct Plan {
 /// Owner of `stage` for a micro-batch.
 [[nodiscard]] Rank owner(const Stage& stage, int microbatch);
 
+/// Of M micro-batches, how many run at replica `replica` of the stage.
+[[nodiscard]] int microbatches_of(const Stage& stage, int replica, int microbatches);
+
 /// True if the rank is one of the stage's owners.
 [[nodiscard]] bool owns(Rank rank, const Stage& stage);
 
@@ -169,8 +177,9 @@ struct Plan {
 /// @throws Error (bad input) naming table, row and value.
 void validate(const Plan& plan);
 
-/// The cell of a schedule grid: "2F0", "1B3", "1W3"; "+T4.0" and "-T4.0" for
-/// start and wait of transfer 4, "U1" for an optimizer step.
+/// The cell of a schedule grid: "2F0", "1B3"; "1I3", "1W3" for the two halves of a
+/// backward, "1R3" for recompute; "+T4.0" and "-T4.0" for start and wait of
+/// transfer 4, "U1" for an optimizer step.
 [[nodiscard]] std::string cell(const Plan& plan, const Instruction& instruction);
 
 }  // namespace sluice

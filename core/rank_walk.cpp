@@ -22,7 +22,8 @@ class RankWalk {
         training_(program.name != "evaluate"),
         microbatches_done_(plan.stages.size(), 0),
         updated_(plan.stages.size(), false),
-        weights_(plan.profile.model.layers.size(), Weights::old) {}
+        weights_(plan.profile.model.layers.size(), Weights::old),
+        gradients_(plan.profile.model.layers.size(), Gradients::own) {}
 
   std::optional<Finding> run() {
     for (int i = 0; i < std::ssize(list_); ++i)
@@ -34,6 +35,7 @@ class RankWalk {
 
  private:
   enum class Weights : char { old, updated, receiving, received };
+  enum class Gradients : char { own, being_summed, summed };  // over the replicas
 
   Reason execute(const Instruction& instruction) {
     switch (instruction.op) {
@@ -42,10 +44,15 @@ class RankWalk {
         return write(flow_.access(instruction, rank_), true);
       case Op::forward:
       case Op::backward:
+      case Op::backward_input:
+      case Op::backward_weight:
+      case Op::recompute:
         return compute(instruction);
       case Op::multicast_start:
+      case Op::all_reduce_start:
         return start(instruction);
       case Op::multicast_wait:
+      case Op::all_reduce_wait:
         return wait(instruction);
       case Op::optimizer_step:
         return update(instruction.stage);
@@ -56,20 +63,29 @@ class RankWalk {
 
   Reason compute(const Instruction& instruction) {
     const Stage& stage = plan_.stages[at(instruction.stage)];
-    const Work work = instruction.op == Op::forward ? Work::forward : Work::backward;
-    if (stage.work != work) return text(to_string(instruction.op), " of a ", to_string(stage.work), " stage");
-    if (work == Work::backward && !training_) return "backward in a program that only evaluates";
-    if (owner(stage, instruction.microbatch) != rank_)
-      return text("the stage belongs to rank ", owner(stage, instruction.microbatch));
-    int& due = microbatches_done_[at(instruction.stage)];
-    if (instruction.microbatch != due)
-      return due == plan_.microbatches ? text("all micro-batches of the stage are done")
-                                       : text("micro-batch ", due, " of the stage is due");
-    ++due;
+    if (instruction.op != op_of(stage.work))
+      return text(to_string(instruction.op), " of a ", to_string(stage.work), " stage");
+    if (stage.work != Work::forward && !training_)
+      return text(to_string(stage.work), " in a program that only evaluates");
+    if (Reason reason = take_turn(instruction, stage); !reason.empty()) return reason;
     if (Reason reason = use_weights(stage); !reason.empty()) return reason;
     const Access access = flow_.access(instruction, rank_);
     if (Reason reason = read(access); !reason.empty()) return reason;
+    if (stage.work == Work::recompute) return write_again(access);
+    if (Reason reason = read_recomputed(instruction.stage, access); !reason.empty()) return reason;
     return write(access, true);
+  }
+
+  /// Micro-batches of a stage run at their owners, in ascending order.
+  Reason take_turn(const Instruction& instruction, const Stage& stage) {
+    if (owner(stage, instruction.microbatch) != rank_)
+      return text("the micro-batch belongs to rank ", owner(stage, instruction.microbatch));
+    int& done = microbatches_done_[at(instruction.stage)];
+    if (done == own_microbatches(stage)) return "all micro-batches of the stage are done";
+    const int due = replica(stage) + done * static_cast<int>(stage.owners.size());
+    if (instruction.microbatch != due) return text("micro-batch ", due, " of the stage is due");
+    ++done;
+    return {};
   }
 
   Reason use_weights(const Stage& stage) const {
@@ -97,18 +113,51 @@ class RankWalk {
     return {};
   }
 
+  Reason write_again(const Access& access) {
+    for (const ValueUse& use : access.writes) {
+      bool& whole = value_is_whole_.try_emplace(use, true).first->second;
+      if (!whole) return text("computes ", name(use), " again while it is being received");
+      recomputed_.insert(use);
+    }
+    return {};
+  }
+
+  /// A stage keeps nothing from the forward that its recompute stage makes.
+  Reason read_recomputed(int stage, const Access& access) const {
+    for (const ValueUse& use : access.reads)
+      if (use.value.payload == Payload::activation && !recomputed_.contains(use) &&
+          flow_.is_recomputed(stage, plan_.profile.model.tensors[at(use.value.tensor)].producer))
+        return text("reads ", name(use), " before it was recomputed");
+    return {};
+  }
+
   Reason start(const Instruction& instruction) {
     const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
     const Group& group = plan_.groups[at(transfer.group)];
+    if ((transfer.payload == Payload::weight_gradients) != (instruction.op == Op::all_reduce_start))
+      return text(to_string(instruction.op), " of ", to_string(transfer.payload));
     if (!std::binary_search(group.members.begin(), group.members.end(), rank_))
       return text("starts transfer ", instruction.transfer, ", in whose group ", transfer.group, " it is no member");
     const auto call = std::pair(instruction.transfer, instruction.microbatch);
     if (!started_.insert(call).second) return text("starts transfer ", instruction.transfer, " a second time");
     open_.insert(call);
+    if (transfer.payload == Payload::weight_gradients) return start_all_reduce(transfer.layer);
     if (transfer.payload == Payload::weights) return start_weights(transfer.layer, group.root == rank_);
     const Access access = flow_.access(instruction, rank_);
     if (Reason reason = read(access); !reason.empty()) return reason;
     return write(access, false);
+  }
+
+  Reason start_all_reduce(LayerId layer) {
+    if (!training_) return "gradients are summed in a program that only evaluates";
+    const int index = flow_.update_stage(layer);
+    const int done = microbatches_done_[at(index)], due = own_microbatches(plan_.stages[at(index)]);
+    if (done != due)
+      return text("sums the gradients of layer ", layer_name(layer), " after ", done, " of ", due, " backwards");
+    if (gradients_[at(layer)] != Gradients::own)
+      return text("sums the gradients of layer ", layer_name(layer), " a second time");
+    gradients_[at(layer)] = Gradients::being_summed;
+    return {};
   }
 
   Reason start_weights(LayerId layer, bool root) {
@@ -121,9 +170,15 @@ class RankWalk {
   }
 
   Reason wait(const Instruction& instruction) {
+    const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
+    if ((transfer.payload == Payload::weight_gradients) != (instruction.op == Op::all_reduce_wait))
+      return text(to_string(instruction.op), " of ", to_string(transfer.payload));
     if (open_.erase({instruction.transfer, instruction.microbatch}) == 0)
       return text("waits for transfer ", instruction.transfer, " without having started it");
-    const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
+    if (transfer.payload == Payload::weight_gradients) {
+      gradients_[at(transfer.layer)] = Gradients::summed;
+      return {};
+    }
     if (plan_.groups[at(transfer.group)].root == rank_) return {};
     if (transfer.payload == Payload::weights)
       weights_[at(transfer.layer)] = Weights::received;
@@ -135,13 +190,25 @@ class RankWalk {
   Reason update(int index) {
     const Stage& stage = plan_.stages[at(index)];
     if (!training_) return "weights are updated in a program that only evaluates";
-    if (stage.work != Work::backward) return text("updates the weights of a ", to_string(stage.work), " stage");
-    if (stage.owners.front() != rank_) return text("the stage belongs to rank ", stage.owners.front());
+    if (!updates_weights(stage.work)) return text("updates the weights of a ", to_string(stage.work), " stage");
+    if (!owns(rank_, stage)) return text("the stage belongs to rank ", stage.owners.front());
     if (updated_[at(index)]) return "updates the stage a second time";
-    if (microbatches_done_[at(index)] != plan_.microbatches)
-      return text("updates after ", microbatches_done_[at(index)], " of ", plan_.microbatches, " backwards");
+    const int done = microbatches_done_[at(index)], due = own_microbatches(stage);
+    if (done != due) return text("updates after ", done, " of ", due, " backwards");
     updated_[at(index)] = true;
-    for (const LayerId layer : stage.layers) weights_[at(layer)] = Weights::updated;
+    for (const LayerId layer : stage.layers) {
+      if (Reason reason = may_update(layer, stage); !reason.empty()) return reason;
+      weights_[at(layer)] = Weights::updated;
+    }
+    return {};
+  }
+
+  Reason may_update(LayerId layer, const Stage& stage) const {
+    if (!has_parameters(layer)) return {};
+    if (weights_[at(layer)] != Weights::old)
+      return text("updates the weights of layer ", layer_name(layer), ", which it receives as well");
+    const bool summed = stage.owners.size() == 1 || gradients_[at(layer)] == Gradients::summed;
+    if (!summed) return text("updates layer ", layer_name(layer), " before its replicas' gradients are summed");
     return {};
   }
 
@@ -149,11 +216,11 @@ class RankWalk {
     if (!open_.empty()) return text("ends without waiting for transfer ", open_.begin()->first);
     for (int s = 0; s < std::ssize(plan_.stages); ++s) {
       const Stage& stage = plan_.stages[at(s)];
-      if (stage.owners.front() != rank_ || (stage.work != Work::forward && !training_)) continue;
+      if (!owns(rank_, stage) || (stage.work != Work::forward && !training_)) continue;
       const std::string name = text(to_string(stage.work), " stage ", stage.index);
-      if (microbatches_done_[at(s)] != plan_.microbatches)
-        return text("ends after ", microbatches_done_[at(s)], " of ", plan_.microbatches, " micro-batches of ", name);
-      if (stage.work == Work::backward && !updated_[at(s)]) return text("ends without an update of ", name);
+      const int done = microbatches_done_[at(s)], due = own_microbatches(stage);
+      if (done != due) return text("ends after ", done, " of ", due, " micro-batches of ", name);
+      if (updates_weights(stage.work) && !updated_[at(s)]) return text("ends without an update of ", name);
       for (const LayerId layer : stage.layers)
         if (training_ && has_parameters(layer) && weights_[at(layer)] != Weights::updated &&
             weights_[at(layer)] != Weights::received)
@@ -162,6 +229,13 @@ class RankWalk {
     return {};
   }
 
+  /// Which of the stage's owners this rank is.
+  [[nodiscard]] int replica(const Stage& stage) const {
+    return static_cast<int>(std::find(stage.owners.begin(), stage.owners.end(), rank_) - stage.owners.begin());
+  }
+  [[nodiscard]] int own_microbatches(const Stage& stage) const {
+    return microbatches_of(stage, replica(stage), plan_.microbatches);
+  }
   [[nodiscard]] bool has_parameters(LayerId layer) const { return plan_.profile.costs[at(layer)].parameter_bytes > 0; }
   [[nodiscard]] const std::string& layer_name(LayerId layer) const {
     return plan_.profile.model.layers[at(layer)].name;
@@ -178,10 +252,12 @@ class RankWalk {
   const Rank rank_;
   const std::vector<Instruction>& list_;
   const bool training_;
-  std::vector<int> microbatches_done_;            // by stage
-  std::vector<bool> updated_;                     // by stage
-  std::vector<Weights> weights_;                  // by layer
-  std::map<ValueUse, bool> value_is_whole_;       // false: being received
+  std::vector<int> microbatches_done_;       // by stage
+  std::vector<bool> updated_;                // by stage
+  std::vector<Weights> weights_;             // by layer
+  std::vector<Gradients> gradients_;         // by layer
+  std::map<ValueUse, bool> value_is_whole_;  // false: being received
+  std::set<ValueUse> recomputed_;
   std::set<std::pair<int, int>> started_, open_;  // transfer, micro-batch
 };
 

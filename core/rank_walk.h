@@ -16,8 +16,8 @@ struct Finding {
 
 /// The part of verify() that a rank's own list decides: its work is complete and
 /// in order, values are there when they are used and written once, starts and
-/// waits pair up, weights are replaced after their last use. What other ranks do
-/// can only delay it.
+/// waits pair up, gradients are summed over replicas before the update, weights are replaced after their last
+/// use. What other ranks do can only delay it.
 /// @param flow  of `plan`, whose tables have been checked
 [[nodiscard]] std::optional<Finding> walk_rank(const Plan& plan, const DataFlow& flow, const Program& program,
                                                Rank rank);

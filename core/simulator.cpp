@@ -26,13 +26,13 @@ std::int64_t later_ns(std::int64_t now_ns, double seconds) {
   return now_ns + std::llround(span_ns);
 }
 
-/// Something that happens at a time: a rank goes on, or a message has arrived.
+/// Something that happens at a time: a rank goes on, a message has arrived, or an all-reduce is done.
 struct Event {
   std::int64_t time_ns;
   std::int64_t sequence;  ///< first come, first served at equal times: the simulation is deterministic
-  Rank rank;              ///< who goes on; kNone if a message arrives
+  Rank rank;              ///< who goes on; kNone: the call
   Call call;
-  Edge edge;
+  Edge edge;  ///< the message's; an all-reduce has none
 };
 struct Later {
   bool operator()(const Event& a, const Event& b) const {
@@ -63,6 +63,8 @@ class Simulation {
       events_.pop();
       if (event.rank != kNone)
         go_on(event.rank, event.time_ns);
+      else if (is_all_reduce(event.call))
+        end_all_reduce(event);
       else
         arrive(event);
     }
@@ -78,6 +80,11 @@ class Simulation {
     std::int64_t incoming = 0;
   };
 
+  struct AllReduce {
+    int started = 0;
+    bool done = false;
+  };
+
   void go_on_at(std::int64_t time_ns, Rank rank) {
     events_.push({.time_ns = time_ns, .sequence = sequence_++, .rank = rank, .call = {}, .edge = {}});
   }
@@ -91,16 +98,28 @@ class Simulation {
       if (!waits_[at(rank)]) time.start_ns = now_ns;
       time.end_ns = now_ns;
       if (instruction.op == Op::multicast_start) start(rank, instruction, now_ns);
-      if (instruction.op == Op::multicast_wait) {
-        waits_[at(rank)] = !call_of(instruction).done(rank);
-        if (waits_[at(rank)]) return;
-      }
+      if (instruction.op == Op::all_reduce_start) start_all_reduce(instruction, now_ns);
+      waits_[at(rank)] = must_wait(rank, instruction);
+      if (waits_[at(rank)]) return;
       if (is_compute(instruction.op) || instruction.op == Op::optimizer_step) {
         time.end_ns = later_ns(now_ns, instruction_time(plan_, instruction, rank));
         ++i;
         return go_on_at(time.end_ns, rank);
       }
     }
+  }
+
+  bool must_wait(Rank rank, const Instruction& instruction) {
+    if (instruction.op == Op::multicast_wait) return !call_of(instruction).done(rank);
+    if (instruction.op == Op::all_reduce_wait) return !all_reduces_[instruction.transfer].done;
+    return false;
+  }
+
+  [[nodiscard]] const Group& group_of(int transfer) const {
+    return plan_.groups[at(plan_.transfers[at(transfer)].group)];
+  }
+  [[nodiscard]] bool is_all_reduce(const Call& call) const {
+    return plan_.transfers[at(call.first)].payload == Payload::weight_gradients;
   }
 
   MulticastProgress& call_of(const Instruction& instruction) {
@@ -118,15 +137,51 @@ class Simulation {
   /// Takes the links of a message that is ready now.
   void move(const Call& call, const Edge& edge, std::int64_t now_ns) {
     const std::int64_t bytes = plan_.transfers[at(call.first)].bytes;
+    const double seconds =
+        message_time(link_class(plan_.cluster, link_between(plan_.cluster, edge.from, edge.to)), bytes);
+    const std::int64_t end_ns = occupy(edge, free_at(edge, now_ns), seconds, bytes);
+    events_.push({.time_ns = end_ns, .sequence = sequence_++, .rank = kNone, .call = call, .edge = edge});
+  }
+
+  /// The last member to start sets the ring going.
+  void start_all_reduce(const Instruction& instruction, std::int64_t now_ns) {
+    const Group& group = group_of(instruction.transfer);
+    const int members = static_cast<int>(group.members.size());
+    if (++all_reduces_[instruction.transfer].started < members) return;
+    const std::vector<Edge> ring = ring_edges(group, plan_.cluster);
+    std::int64_t begin_ns = now_ns;
+    for (const Edge& edge : ring) begin_ns = std::max(begin_ns, free_at(edge, now_ns));
+    std::int64_t end_ns = begin_ns;
+    for (int e = 0; e < std::ssize(ring); ++e) {
+      const std::int64_t bytes = ring_bytes(plan_.transfers[at(instruction.transfer)].bytes, members, e);
+      const LinkKind kind = link_between(plan_.cluster, ring[at(e)].from, ring[at(e)].to);
+      const double seconds = ring_time(link_class(plan_.cluster, kind), bytes, members);
+      end_ns = std::max(end_ns, occupy(ring[at(e)], begin_ns, seconds, bytes));
+    }
+    const Call call{instruction.transfer, instruction.microbatch};
+    events_.push({.time_ns = end_ns, .sequence = sequence_++, .rank = kNone, .call = call, .edge = {}});
+  }
+
+  void end_all_reduce(const Event& event) {
+    all_reduces_[event.call.first].done = true;
+    for (const Rank rank : group_of(event.call.first).members)
+      if (waits_[at(rank)]) go_on(rank, event.time_ns);
+  }
+
+  /// When both links of an edge are free.
+  std::int64_t free_at(const Edge& edge, std::int64_t now_ns) {
     const LinkKind kind = link_between(plan_.cluster, edge.from, edge.to);
-    std::int64_t& outgoing = clock(kind, edge.from).outgoing;
-    std::int64_t& incoming = clock(kind, edge.to).incoming;
-    const std::int64_t end_ns =
-        later_ns(std::max({now_ns, outgoing, incoming}), message_time(link_class(plan_.cluster, kind), bytes));
-    outgoing = incoming = end_ns;
+    return std::max({now_ns, clock(kind, edge.from).outgoing, clock(kind, edge.to).incoming});
+  }
+
+  /// @return when they are free again
+  std::int64_t occupy(const Edge& edge, std::int64_t begin_ns, double seconds, std::int64_t bytes) {
+    const LinkKind kind = link_between(plan_.cluster, edge.from, edge.to);
+    const std::int64_t end_ns = later_ns(begin_ns, seconds);
+    clock(kind, edge.from).outgoing = clock(kind, edge.to).incoming = end_ns;
     timeline_.ranks[at(edge.from)].sent_bytes[static_cast<std::size_t>(kind)] += bytes;
     timeline_.ranks[at(edge.to)].received_bytes[static_cast<std::size_t>(kind)] += bytes;
-    events_.push({.time_ns = end_ns, .sequence = sequence_++, .rank = kNone, .call = call, .edge = edge});
+    return end_ns;
   }
 
   LinkClock& clock(LinkKind kind, Rank rank) {
@@ -154,6 +209,7 @@ class Simulation {
   const Program& program_;
   std::vector<std::vector<Edge>> edges_;  // by group
   std::map<Call, MulticastProgress> calls_;
+  std::map<int, AllReduce> all_reduces_;  // by transfer
   std::priority_queue<Event, std::vector<Event>, Later> events_;
   std::int64_t sequence_ = 0;
   std::vector<int> next_;    // by rank: instruction to execute

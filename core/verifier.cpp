@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <iomanip>
 #include <map>
+#include <set>
 
 #include "core/index.h"
 #include "core/liveness.h"
 #include "core/multicast_progress.h"
 #include "core/rank_walk.h"
+#include "core/stage_check.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -53,53 +55,49 @@ Defect whole_plan(const std::string& reason, Rank rank = kNone) {
   return {.program = "", .rank = rank, .instruction = kNone, .reason = reason, .cell = "", .grid = ""};
 }
 
+/// "rank 3", "ranks 3, 5".
+std::string joined(const std::vector<Rank>& ranks) {
+  std::string joined = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) joined += text(i == 0 ? "" : ", ", ranks[i]);
+  return joined;
+}
+
 // --- Tables -------------------------------------------------------------
 
-std::optional<Defect> check_stages(const Plan& plan) {
-  for (const Work work : {Work::forward, Work::backward}) {
-    std::vector<int> times(plan.profile.model.layers.size(), 0);
-    for (const Stage& stage : plan.stages)
-      if (stage.work == work)
-        for (const LayerId layer : stage.layers) ++times[at(layer)];
-    for (LayerId layer = 0; layer < std::ssize(times); ++layer)
-      if (times[at(layer)] != 1)
-        return whole_plan(text("layer ", plan.profile.model.layers[at(layer)].name, " is in ", times[at(layer)], ' ',
-                               to_string(work), " stages, expected exactly one"));
+/// The ranks that may hold the payload first, empty if any may (the dataset's tensors). Of replicas the
+/// micro-batch says which; whether the payload is there is checked where it is sent.
+std::vector<Rank> sources(const Plan& plan, const DataFlow& flow, const Transfer& transfer) {
+  int stage = transfer.stage;
+  if (of_layer(transfer.payload)) stage = flow.update_stage(transfer.layer);
+  if (transfer.payload == Payload::activation) {
+    const LayerId producer = plan.profile.model.tensors[at(transfer.tensor)].producer;
+    if (producer == kDataset) return {};
+    stage = flow.forward_stage(producer);
   }
-  for (int s = 0; s < std::ssize(plan.stages); ++s) {
-    const Stage& stage = plan.stages[at(s)];
-    if (stage.work != Work::forward && stage.work != Work::backward)
-      return whole_plan(text("stage ", s, ": separate ", to_string(stage.work), " stages are not supported"));
-    if (stage.owners.size() != 1)
-      return whole_plan(text("stage ", s, " has ", stage.owners.size(), " owners: replicas are not supported"));
-  }
+  return plan.stages[at(stage)].owners;
+}
+
+std::optional<Defect> check_transfer(const Plan& plan, const DataFlow& flow, int index) {
+  const Transfer& transfer = plan.transfers[at(index)];
+  const Group& group = plan.groups[at(transfer.group)];
+  const std::int64_t bytes = of_layer(transfer.payload) ? plan.profile.costs[at(transfer.layer)].parameter_bytes
+                                                     : plan.profile.model.tensors[at(transfer.tensor)].bytes;
+  if (transfer.bytes != bytes)
+    return whole_plan(text("transfer ", index, " has ", transfer.bytes, " bytes, its payload ", bytes));
+  std::vector<Rank> from = sources(plan, flow, transfer);
+  std::sort(from.begin(), from.end());
+  if (transfer.payload == Payload::weight_gradients && group.members != from)
+    return whole_plan(text("transfer ", index, " does not sum gradients over the replicas of layer ",
+                           plan.profile.model.layers[at(transfer.layer)].name));
+  if (!from.empty() && !std::binary_search(from.begin(), from.end(), group.root))
+    return whole_plan(text("transfer ", index, " starts from rank ", group.root, ", but ", joined(from),
+                           from.size() == 1 ? " makes" : " make", " its payload"));
   return std::nullopt;
 }
 
-/// The rank that has the payload first; kNone if any may (the dataset's tensors).
-Rank source(const Plan& plan, const DataFlow& flow, const Transfer& transfer) {
-  int stage = transfer.stage;
-  if (transfer.payload == Payload::weights) stage = flow.backward_stage(transfer.layer);
-  if (transfer.payload == Payload::activation) {
-    const LayerId producer = plan.profile.model.tensors[at(transfer.tensor)].producer;
-    if (producer == kDataset) return kNone;
-    stage = flow.forward_stage(producer);
-  }
-  return plan.stages[at(stage)].owners.front();
-}
-
 std::optional<Defect> check_transfers(const Plan& plan, const DataFlow& flow) {
-  for (int t = 0; t < std::ssize(plan.transfers); ++t) {
-    const Transfer& transfer = plan.transfers[at(t)];
-    const std::int64_t bytes = transfer.payload == Payload::weights
-                                   ? plan.profile.costs[at(transfer.layer)].parameter_bytes
-                                   : plan.profile.model.tensors[at(transfer.tensor)].bytes;
-    if (transfer.bytes != bytes)
-      return whole_plan(text("transfer ", t, " has ", transfer.bytes, " bytes, its payload ", bytes));
-    const Rank root = plan.groups[at(transfer.group)].root;
-    if (const Rank from = source(plan, flow, transfer); from != kNone && from != root)
-      return whole_plan(text("transfer ", t, " starts from rank ", root, ", but rank ", from, " makes its payload"));
-  }
+  for (int t = 0; t < std::ssize(plan.transfers); ++t)
+    if (auto found = check_transfer(plan, flow, t)) return found;
   return std::nullopt;
 }
 
@@ -129,7 +127,7 @@ StartsOfGroups starts_of_groups(const Plan& plan, const Program& program) {
   for (Rank rank = 0; rank < std::ssize(program.ranks); ++rank)
     for (int i = 0; i < std::ssize(program.ranks[at(rank)]); ++i) {
       const Instruction& instruction = program.ranks[at(rank)][at(i)];
-      if (instruction.op != Op::multicast_start) continue;
+      if (instruction.op != Op::multicast_start && instruction.op != Op::all_reduce_start) continue;
       const int group = plan.transfers[at(instruction.transfer)].group;
       starts[{group, rank}].push_back({i, instruction.transfer, instruction.microbatch});
     }
@@ -151,7 +149,7 @@ std::optional<Defect> check_order(const Plan& plan, const Program& program) {
       const int end = static_cast<int>(program.ranks[at(rank)].size());
       return defect(plan, program,
                     {rank, mine == own.end() ? end : mine->instruction,
-                     text("multicast ", mine - own.begin(), " of group ", group, " is ",
+                     text("collective ", mine - own.begin(), " of group ", group, " is ",
                           mine == own.end() ? "missing" : shown(*mine), ", but at rank ", root, " it is ",
                           theirs == expected.end() ? "missing" : shown(*theirs))});
     }
@@ -183,18 +181,37 @@ class StallCheck {
  private:
   bool step(Rank rank) {
     const Instruction& instruction = program_.ranks[at(rank)][at(next_[at(rank)])];
-    if (instruction.op == Op::multicast_wait && !call_of(instruction).done(rank)) return false;
-    if (instruction.op == Op::multicast_start) {
-      MulticastProgress& call = call_of(instruction);
-      std::vector<Edge> moving = call.start(rank);
-      while (!moving.empty()) {
-        const Edge edge = moving.back();
-        moving.pop_back();
-        for (const Edge& next : call.arrive(edge)) moving.push_back(next);
-      }
+    switch (instruction.op) {
+      case Op::multicast_wait:
+        if (!call_of(instruction).done(rank)) return false;
+        break;
+      case Op::all_reduce_wait:
+        if (std::ssize(all_reduce_started_[instruction.transfer]) < std::ssize(members(instruction))) return false;
+        break;
+      case Op::multicast_start:
+        start(rank, call_of(instruction));
+        break;
+      case Op::all_reduce_start:
+        all_reduce_started_[instruction.transfer].insert(rank);
+        break;
+      default:
+        break;
     }
     ++next_[at(rank)];
     return true;
+  }
+
+  static void start(Rank rank, MulticastProgress& call) {
+    std::vector<Edge> moving = call.start(rank);
+    while (!moving.empty()) {
+      const Edge edge = moving.back();
+      moving.pop_back();
+      for (const Edge& next : call.arrive(edge)) moving.push_back(next);
+    }
+  }
+
+  [[nodiscard]] const std::vector<Rank>& members(const Instruction& instruction) const {
+    return plan_.groups[at(plan_.transfers[at(instruction.transfer)].group)].members;
   }
 
   MulticastProgress& call_of(const Instruction& instruction) {
@@ -206,10 +223,13 @@ class StallCheck {
 
   std::string why_stuck(Rank rank) {
     const Instruction& wait = program_.ranks[at(rank)][at(next_[at(rank)])];
-    std::string missing;
-    for (const Rank member : plan_.groups[at(plan_.transfers[at(wait.transfer)].group)].members)
-      if (!call_of(wait).started(member)) missing += text(missing.empty() ? "" : ", ", member);
-    return text("waits for ever: the multicast is never started by rank ", missing, ", which waits itself");
+    const bool multicast = wait.op == Op::multicast_wait;
+    std::vector<Rank> missing;
+    for (const Rank member : members(wait))
+      if (multicast ? !call_of(wait).started(member) : !all_reduce_started_[wait.transfer].contains(member))
+        missing.push_back(member);
+    return text("waits for ever: the ", multicast ? "multicast" : "all-reduce", " is never started by ",
+                joined(missing), ", which wait", missing.size() == 1 ? "s itself" : " themselves");
   }
 
   const Plan& plan_;
@@ -217,6 +237,7 @@ class StallCheck {
   std::vector<std::vector<Edge>> edges_;  // by group
   std::vector<int> next_;                 // by rank
   std::map<std::pair<int, int>, MulticastProgress> calls_;
+  std::map<int, std::set<Rank>> all_reduce_started_;  // by transfer
 };
 
 std::optional<Defect> check_program(const Plan& plan, const DataFlow& flow, const Program& program) {
@@ -246,7 +267,7 @@ std::optional<Defect> check_memory(const Plan& plan) {
 }  // namespace
 
 std::optional<Defect> verify(const Plan& plan) {
-  if (auto found = check_stages(plan)) return found;
+  if (const std::string reason = stage_fault(plan); !reason.empty()) return whole_plan(reason);
   const DataFlow flow(plan);
   if (auto found = check_transfers(plan, flow)) return found;
   if (auto found = check_programs(plan)) return found;

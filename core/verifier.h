@@ -17,23 +17,24 @@ struct Defect {
   std::string grid;         ///< rank x step cells around the place, the failing one in [brackets]
 };
 
-/// Walks a plan's programs under rendezvous semantics and checks: every (layer,
-/// work) has one stage; every (stage, micro-batch) runs exactly once at its owner
-/// and in ascending order; every tensor is there when it is used; collectives of
-/// a group match in order, transfer and micro-batch; every start has its wait;
-/// weights are not used while they are replaced; nothing waits for ever; each
-/// rank's memory fits.
+/// Walks a plan's programs under rendezvous semantics and checks: its stages are
+/// without fault (core/stage_check.h); every (stage, micro-batch) runs exactly
+/// once at its owner and in ascending order; every tensor is there when it is
+/// used, and recomputed where the plan says so; replicas sum their gradients
+/// before they update; collectives of a group match in order, transfer and
+/// micro-batch; every start has its wait; weights are not used while they are
+/// replaced; nothing waits for ever; each rank's memory fits.
 ///
 /// Semantics: a start never blocks. A member's wait ends when the payload has
 /// reached it and it has passed it on; a message between two members (see
 /// multicast_edges) moves once the sender holds the payload and both have
-/// started. A value or weights may not be touched between start and wait of
-/// their receive. The weights that a step starts with serve all of its forwards
-/// and backwards; at its end every rank that runs a layer has the updated ones.
-/// "evaluate" runs forwards only. The first error found is returned.
+/// started. An all-reduce ends at all members once all have started. A value or weights may not be
+/// touched between start and wait of their receive, gradients not between start and wait of their all-reduce. The
+/// weights that a step starts with serve all of its forwards and backwards; at its end every rank that runs a layer has
+/// the updated ones. "evaluate" runs forwards only. The first error found is returned.
 ///
-/// This version knows programs "step" and "evaluate", stages of one owner, and
-/// whole backwards; recompute, all_reduce, all_to_all and the like are refused.
+/// This version knows programs "step" and "evaluate"; all_to_all, gather_norms and
+/// switch_version are refused.
 /// @param plan  must have passed validate()
 [[nodiscard]] std::optional<Defect> verify(const Plan& plan);
 

@@ -116,8 +116,8 @@ class Planner {
   /// Builds a candidate. The best that fits is kept, and the figures of the
   /// others; if none fits, how full the least full one is.
   void judge(const Partition& partition) {
-    Plan plan = build_plan(
-        {search_.profile, search_.cluster, search_.schedule, search_.microbatches, partition, search_.compute_only});
+    Plan plan = build_plan({search_.profile, search_.cluster, search_.schedule, search_.microbatches,
+                            stages_of(partition), search_.compute_only});
     const Fullest fullest = fullest_rank(plan);
     if (fullest.need > fullest.limit) {
       if (!least_full_ || fullest.fullness() < least_full_->fullness()) least_full_ = fullest;

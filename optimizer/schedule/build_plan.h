@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/plan.h"
 #include "optimizer/schedule/partition.h"
@@ -12,16 +13,16 @@ struct PlanRequest {
   const Cluster& cluster;
   std::string schedule;  ///< "sequential", "gpipe" or "1f1b"
   int microbatches = 1;  ///< M
-  Partition partition;
+  std::vector<Stage> stages;
   bool compute_only = false;  ///< the plan's cluster gets free links
   MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical;
 };
 
-/// Generator and lowering: stages, groups, transfers, and the programs "step"
-/// and "evaluate". Ranks beyond the partition's workers have empty lists. What
-/// the planner knows (method, status, figures, options) is left for it to fill.
-/// @throws Error (infeasible) for what the schedule lacks and for more workers than ranks;
-/// Error (bad input) for an unknown schedule and for bounds that do not cover the layers.
-[[nodiscard]] Plan build_plan(const PlanRequest& request);
+/// Generator and lowering: groups, transfers, and the programs "step" and
+/// "evaluate". Ranks that own no stage have empty lists. What the planner knows
+/// (method, status, figures, options) is left for it to fill.
+/// @throws Error (infeasible) for what the schedule lacks and for owners beyond the cluster;
+/// Error (bad input) for an unknown schedule and for stages with a fault (core/stage_check.h).
+[[nodiscard]] Plan build_plan(PlanRequest request);
 
 }  // namespace sluice

@@ -1,8 +1,6 @@
 #include "optimizer/schedule/generators.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "core/error.h"
 #include "core/index.h"
@@ -11,95 +9,63 @@
 namespace sluice {
 namespace {
 
-/// Lets a generator speak of positions in the pipeline; owner maps do the rest.
+/// Lets a generator speak of stages; owner maps do the rest.
 class FigureWriter {
  public:
-  FigureWriter(const std::vector<Stage>& stages, int ranks, const std::set<Work>& works)
-      : stages_(stages), figure_(at(ranks)) {
-    std::map<int, Position> by_index;
-    for (int s = 0; s < std::ssize(stages); ++s)
-      if (works.contains(stages[at(s)].work)) {
-        Position& position = by_index[stages[at(s)].index];
-        (stages[at(s)].work == Work::forward ? position.forward : position.backward) = s;
-      }
-    for (const auto& [index, position] : by_index) positions_.push_back(position);
+  FigureWriter(const Plan& plan, std::vector<Position> positions)
+      : plan_(plan), figure_{std::move(positions), std::vector<std::vector<Instruction>>(plan.cluster.ranks.size())} {}
+
+  /// Nothing if there is no such stage or micro-batch.
+  void run(int stage, int microbatch) {
+    if (stage == kNone || microbatch < 0 || microbatch >= plan_.microbatches) return;
+    const Stage& row = plan_.stages[at(stage)];
+    figure_.ranks[at(owner(row, microbatch))].push_back(
+        {.op = op_of(row.work), .stage = stage, .microbatch = microbatch});
   }
 
-  [[nodiscard]] int depth() const { return static_cast<int>(positions_.size()); }  ///< K
-  void forward(int k, int microbatch) { write(Op::forward, k, positions_[at(k)].forward, microbatch); }
-  void backward(int k, int microbatch) { write(Op::backward, k, positions_[at(k)].backward, microbatch); }
-  void optimizer_step(int k) {
-    if (positions_[at(k)].backward != kNone) write(Op::optimizer_step, k, positions_[at(k)].backward, kNone);
+  void update(int stage) {
+    if (stage == kNone || !updates_weights(plan_.stages[at(stage)].work)) return;
+    for (const Rank rank : plan_.stages[at(stage)].owners)
+      figure_.ranks[at(rank)].push_back({.op = Op::optimizer_step, .stage = stage});
   }
+
   [[nodiscard]] Figure take() { return std::move(figure_); }
 
  private:
-  struct Position {
-    int forward = kNone;  // stages; at least one of them is there
-    int backward = kNone;
-  };
-
-  void write(Op op, int k, int stage, int microbatch) {
-    const Position& position = positions_[at(k)];
-    const int other = position.forward != kNone ? position.forward : position.backward;
-    const Rank rank = stages_[at(stage != kNone ? stage : other)].owners.front();
-    figure_[at(rank)].push_back({{.op = op, .stage = stage, .microbatch = microbatch}, k});
-  }
-
-  const std::vector<Stage>& stages_;
-  std::vector<Position> positions_;
+  const Plan& plan_;
   Figure figure_;
 };
 
-void sequential(FigureWriter& write, int microbatches) {
-  if (write.depth() > 1)
-    throw infeasible(text("schedule sequential runs on one worker, but the cuts make ", write.depth(),
-                          ": use gpipe or 1f1b, or one rank"));
-  for (int m = 0; m < microbatches; ++m) {
-    write.forward(0, m);
-    write.backward(0, m);
-  }
-}
-
-void gpipe(FigureWriter& write, int microbatches) {
-  for (int k = 0; k < write.depth(); ++k)
-    for (int m = 0; m < microbatches; ++m) write.forward(k, m);
-  for (int k = 0; k < write.depth(); ++k)
-    for (int m = 0; m < microbatches; ++m) write.backward(k, m);
-}
-
-void one_forward_one_backward(FigureWriter& write, int microbatches) {
-  for (int k = 0; k < write.depth(); ++k) {
-    const int warmup = std::min(write.depth() - 1 - k, microbatches);
-    for (int m = 0; m < warmup; ++m) write.forward(k, m);
-    for (int m = warmup; m < microbatches; ++m) {
-      write.forward(k, m);
-      write.backward(k, m - warmup);
+Figure generate(const Plan& plan, const std::vector<Position>& positions) {
+  int last_slot = plan.microbatches - 1;
+  for (const Position& position : positions)
+    last_slot = std::max(last_slot, plan.microbatches - 1 + std::max(position.backward_delay, position.weight_delay));
+  FigureWriter write(plan, positions);
+  for (int slot = 0; slot <= last_slot; ++slot) {
+    for (const Position& position : positions) write.run(position.forward, slot);
+    for (auto position = positions.rbegin(); position != positions.rend(); ++position) {
+      write.run(position->recompute, slot - position->backward_delay);
+      write.run(position->backward, slot - position->backward_delay);
     }
-    for (int m = microbatches - warmup; m < microbatches; ++m) write.backward(k, m);
+    for (const Position& position : positions) write.run(position.backward_weight, slot - position.weight_delay);
   }
+  for (const Position& position : positions) {
+    write.update(position.backward);
+    write.update(position.backward_weight);
+  }
+  return write.take();
 }
 
 }  // namespace
 
-Figure generate_step(const std::string& schedule, const std::vector<Stage>& stages, int ranks, int microbatches) {
-  FigureWriter write(stages, ranks, {Work::forward, Work::backward});
-  if (schedule == "sequential")
-    sequential(write, microbatches);
-  else if (schedule == "gpipe")
-    gpipe(write, microbatches);
-  else if (schedule == "1f1b")
-    one_forward_one_backward(write, microbatches);
-  else
-    throw bad_input(text("unknown schedule '", schedule, "', expected sequential, gpipe or 1f1b"));
-  for (int k = 0; k < write.depth(); ++k) write.optimizer_step(k);
-  return write.take();
+Figure generate_step(const Plan& plan) {
+  const std::vector<Position> positions = step_positions(plan);
+  if (plan.schedule == "sequential" && positions.size() > 1)
+    throw infeasible(text("schedule sequential runs on one worker, but the cuts make ", positions.size(),
+                          ": use gpipe or 1f1b, or one rank"));
+  return generate(plan, positions);
 }
 
-Figure generate_evaluate(const std::vector<Stage>& stages, int ranks, int microbatches) {
-  FigureWriter write(stages, ranks, {Work::forward});
-  one_forward_one_backward(write, microbatches);
-  return write.take();
-}
+Figure generate_evaluate(const Plan& plan) { return generate(plan, evaluate_positions(plan)); }
 
 }  // namespace sluice

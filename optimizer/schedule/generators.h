@@ -1,37 +1,39 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "core/plan.h"
+#include "optimizer/schedule/positions.h"
 
 namespace sluice {
 
-/// One cell of a schedule's figure.
-struct Cell {
-  Instruction instruction;  ///< forward, backward or optimizer_step; stage kNone: it only paces
-  int position = 0;         ///< in the pipeline, counting those where there is any work: 0..K-1
+/// A schedule before lowering adds loads and communication: what each rank
+/// computes and updates, in order.
+struct Figure {
+  std::vector<Position> positions;
+  std::vector<std::vector<Instruction>> ranks;
 };
 
-/// A schedule before lowering adds loads and communication: the cells of each
-/// rank, in order. Where a position has no forward or no backward stage, the
-/// cell stays in the figure without work. It takes no time and is not executed,
-/// but what follows it keeps its place: otherwise a worker without backwards
-/// would run ahead of all others, and memory would grow with M.
-using Figure = std::vector<std::vector<Cell>>;
-
-/// The "step" program of a schedule over the stages of one pipeline: position
-/// follows from Stage::index, and who runs it is Stage::owners. Backward runs in
-/// ascending micro-batch order, so that gradients accumulate 0..M-1.
-///   sequential: the reference, all on one rank, micro-batch by micro-batch
+/// The "step" program of the plan's schedule over the stages of one pipeline:
+/// position follows from Stage::index, and who runs a micro-batch is owner().
+///
+/// All that is done has its place in one order of slots. In slot s run the
+/// forwards of micro-batch s, by ascending position; then the backwards
+/// (recompute right before) of micro-batch s - backward_delay, descending; then
+/// the backward-weights of s - weight_delay. A rank runs what it owns, in this
+/// order; so nobody waits in a circle. The delays are all that tells the
+/// schedules apart:
+///   sequential: one position, micro-batch by micro-batch: the reference
 ///   gpipe: all forwards, then all backwards (Huang et al. 2019; their figure
 ///          runs backwards in descending order)
-///   1f1b: PipeDream-Flush (Narayanan et al. 2021), DAPPLE's early backward (Fan et al. 2021)
-/// @throws Error (infeasible) for sequential over several workers; Error (bad input) for an unknown name.
-[[nodiscard]] Figure generate_step(const std::string& schedule, const std::vector<Stage>& stages, int ranks,
-                                   int microbatches);
+///   1f1b: PipeDream-Flush (Narayanan et al. 2021), DAPPLE's early backward (Fan
+///         et al. 2021): as many in flight as there are ranks from the position on
+/// Backward runs in ascending micro-batch order, so that gradients accumulate 0..M-1.
+/// @param plan  stages without fault, profile, cluster, schedule and microbatches are set
+/// @throws Error (infeasible) for sequential over several positions; Error (bad input) for an unknown name.
+[[nodiscard]] Figure generate_step(const Plan& plan);
 
-/// The "evaluate" program: the forwards of 1f1b, paced as if there were backwards.
-[[nodiscard]] Figure generate_evaluate(const std::vector<Stage>& stages, int ranks, int microbatches);
+/// The "evaluate" program: the forwards.
+[[nodiscard]] Figure generate_evaluate(const Plan& plan);
 
 }  // namespace sluice

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <optional>
 #include <queue>
-#include <tuple>
 
 #include "core/cost_model.h"
 #include "core/error.h"
@@ -14,47 +12,131 @@
 namespace sluice {
 namespace {
 
-/// The figure's cells run with free communication, one after the other by start time.
+/// What follows what, stage by stage.
+class Precedence {
+ public:
+  using Done = std::pair<int, int>;  // stage, micro-batch
+
+  Precedence(const Plan& plan, const std::vector<Position>& positions)
+      : plan_(plan), positions_(positions), before_(plan.stages.size(), kNone), windows_(plan.stages.size()) {
+    for (int k = 0; k < std::ssize(positions); ++k) set_before(k);
+    for (int k = 0; k < std::ssize(positions); ++k) set_windows(k);
+  }
+
+  [[nodiscard]] std::vector<Done> predecessors(const Instruction& instruction) const {
+    if (instruction.op == Op::optimizer_step) return last_of(instruction.stage);
+    std::vector<Done> predecessors;
+    if (const int before = before_[at(instruction.stage)]; before != kNone)
+      predecessors.emplace_back(before, instruction.microbatch);
+    for (const auto& [stage, delay] : windows_[at(instruction.stage)])
+      if (const int m = instruction.microbatch - 1 - delay; m >= 0) predecessors.emplace_back(stage, m);
+    return predecessors;
+  }
+
+ private:
+  void set_before(int k) {
+    const Position& position = positions_[at(k)];
+    const auto set = [&](int stage, int before) {
+      if (stage != kNone) before_[at(stage)] = before;
+    };
+    const int follows = position.weight_follows;
+    set(position.forward, nearest(&Position::forward, k - 1, -1));
+    set(position.recompute, last_forward());
+    set(position.backward, backward_from(k + 1));
+    set(position.backward_weight, follows == kNone ? last_forward() : positions_[at(follows)].backward);
+  }
+
+  /// How far a forward may run ahead of what position k does.
+  void set_windows(int k) {
+    int forward = nearest(&Position::forward, k, 1);
+    if (forward == kNone) forward = last_forward();
+    const int least = position_of(forward).backward_delay;
+    const Position& position = positions_[at(k)];
+    windows_[at(forward)].emplace_back(backward_from(k), std::max(position.backward_delay, least));
+    if (position.backward_weight != kNone)
+      windows_[at(forward)].emplace_back(position.backward_weight, std::max(position.weight_delay, least));
+  }
+
+  /// The stage at the first position from `k` on that has one; kNone if none has.
+  [[nodiscard]] int nearest(int Position::*work, int k, int step) const {
+    for (; 0 <= k && k < std::ssize(positions_); k += step)
+      if (positions_[at(k)].*work != kNone) return positions_[at(k)].*work;
+    return kNone;
+  }
+  [[nodiscard]] int last_forward() const {
+    return nearest(&Position::forward, static_cast<int>(positions_.size()) - 1, -1);
+  }
+  [[nodiscard]] int backward_from(int k) const {
+    const int stage = nearest(&Position::backward, k, 1);
+    return stage != kNone ? stage : last_forward();
+  }
+  [[nodiscard]] const Position& position_of(int forward) const {
+    return *std::find_if(positions_.begin(), positions_.end(),
+                         [&](const Position& position) { return position.forward == forward; });
+  }
+
+  /// The last micro-batch of each owner.
+  [[nodiscard]] std::vector<Done> last_of(int stage) const {
+    std::vector<Done> last;
+    const int owners = static_cast<int>(plan_.stages[at(stage)].owners.size());
+    for (int m = std::max(0, plan_.microbatches - owners); m < plan_.microbatches; ++m) last.emplace_back(stage, m);
+    return last;
+  }
+
+  const Plan& plan_;
+  const std::vector<Position>& positions_;
+  std::vector<int> before_;                                // by stage: what precedes it for the same micro-batch
+  std::vector<std::vector<std::pair<int, int>>> windows_;  // by stage: stages and delays
+};
+
+/// Everything runs with free communication, one after the other by start time.
 class FreeRun {
  public:
   FreeRun(const Plan& plan, const Figure& figure)
-      : plan_(plan), figure_(figure), order_(figure.size()), rank_free_s_(figure.size(), 0) {
-    for (const auto& cells : figure)
-      for (const Cell& cell : cells) depth_ = std::max(depth_, cell.position + 1);
-  }
+      : plan_(plan),
+        lists_(figure.ranks),
+        precedence_(plan, figure.positions),
+        order_(lists_.size()),
+        rank_free_s_(lists_.size(), 0) {}
 
   std::vector<std::vector<int>> order() {
-    for (Rank rank = 0; rank < std::ssize(figure_); ++rank) queue_next_of(rank);
+    for (Rank rank = 0; rank < std::ssize(lists_); ++rank) queue_next_of(rank);
     for (int number = 0; !ready_.empty(); ++number) {
       const auto [start_s, rank] = ready_.top();
       ready_.pop();
-      const Cell& cell = next_of(rank);
+      const Instruction& instruction = next_of(rank);
       order_[at(rank)].push_back(number);
-      rank_free_s_[at(rank)] = end_s_[key(cell)] = start_s + instruction_time(plan_, cell.instruction, rank);
+      rank_free_s_[at(rank)] = start_s + instruction_time(plan_, instruction, rank);
+      if (is_compute(instruction.op)) finish({instruction.stage, instruction.microbatch}, rank_free_s_[at(rank)]);
       queue_next_of(rank);
-      if (const auto follower = waiting_.find(key(cell)); follower != waiting_.end()) queue_next_of(follower->second);
     }
-    for (std::size_t rank = 0; rank < figure_.size(); ++rank)
-      if (order_[rank].size() < figure_[rank].size())
-        throw infeasible("the schedule's cells wait for each other in a circle");
+    for (std::size_t rank = 0; rank < lists_.size(); ++rank)
+      if (order_[rank].size() < lists_[rank].size())
+        throw infeasible("the parts of the schedule wait for each other in a circle");
     return std::move(order_);
   }
 
  private:
-  using Key = std::tuple<Op, int, int>;   // op, position, micro-batch
-  using Ready = std::pair<double, Rank>;  // start of the rank's next cell
-  static Key key(const Cell& cell) { return {cell.instruction.op, cell.position, cell.instruction.microbatch}; }
+  using Done = Precedence::Done;
+  using Ready = std::pair<double, Rank>;  // start of the rank's next instruction
 
-  [[nodiscard]] const Cell& next_of(Rank rank) const { return figure_[at(rank)][order_[at(rank)].size()]; }
+  [[nodiscard]] const Instruction& next_of(Rank rank) const { return lists_[at(rank)][order_[at(rank)].size()]; }
 
-  /// The rank's next cell is ready, or waits for the one that it follows.
+  void finish(const Done& done, double end_s) {
+    end_s_[done] = end_s;
+    const auto waiting = waiting_.extract(done);
+    if (!waiting.empty())
+      for (const Rank follower : waiting.mapped()) queue_next_of(follower);
+  }
+
+  /// The rank's next instruction is ready, or waits for one of those that it follows.
   void queue_next_of(Rank rank) {
-    if (order_[at(rank)].size() == figure_[at(rank)].size()) return;
+    if (order_[at(rank)].size() == lists_[at(rank)].size()) return;
     double start_s = rank_free_s_[at(rank)];
-    if (const auto before = predecessor(next_of(rank))) {
-      const auto end_s = end_s_.find(*before);
+    for (const Done& before : precedence_.predecessors(next_of(rank))) {
+      const auto end_s = end_s_.find(before);
       if (end_s == end_s_.end()) {
-        waiting_[*before] = rank;  // a cell has one follower at most
+        waiting_[before].push_back(rank);
         return;
       }
       start_s = std::max(start_s, end_s->second);
@@ -62,21 +144,13 @@ class FreeRun {
     ready_.emplace(start_s, rank);
   }
 
-  std::optional<Key> predecessor(const Cell& cell) const {
-    const int m = cell.instruction.microbatch;
-    if (cell.instruction.op == Op::forward && cell.position > 0) return Key{Op::forward, cell.position - 1, m};
-    if (cell.instruction.op == Op::backward)
-      return cell.position + 1 < depth_ ? Key{Op::backward, cell.position + 1, m} : Key{Op::forward, cell.position, m};
-    return std::nullopt;
-  }
-
   const Plan& plan_;
-  const Figure& figure_;
-  int depth_ = 0;
+  const std::vector<std::vector<Instruction>>& lists_;
+  const Precedence precedence_;
   std::vector<std::vector<int>> order_;
   std::vector<double> rank_free_s_;
-  std::map<Key, double> end_s_;
-  std::map<Key, Rank> waiting_;  // whose next cell waits for this one
+  std::map<Done, double> end_s_;
+  std::map<Done, std::vector<Rank>> waiting_;  // whose next instruction waits for this one
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
 };
 

@@ -16,21 +16,28 @@ namespace {
 // the program so: each rank runs ahead as far as starts and loads let it, which
 // never block; otherwise the instructions run in the order of G, each after the
 // waits in front of it.
-//   A multicast's root starts right after the instruction p that made the
-// payload. Each receiver's start directly follows an instruction i with
+//   A value's multicast starts at its root right after the instruction p that
+// made it. Each receiver's start directly follows an instruction i with
 // G(i) < G(p), or stands at the head of its program. So when p is done, all
 // members have started, and the payload can reach everyone at once, relayed or
-// not.
-//   Every wait stands in front of an instruction w with G(w) > G(p), or at the
+// not. Every wait stands in front of an instruction w with G(w) > G(p), or at the
 // end of its program: a root's because w follows p on the same rank, a
 // receiver's because w reads the value, and G puts writing before reading. So no
-// wait of this run blocks.
+// wait for a value blocks in this run.
+//   A member starts an all-reduce right after its last backward (or
+// backward-weight) of the stage and waits for it in front of the optimizer step,
+// which G puts after the last backwards of all members. So all have started.
+//   All waits for weights stand at the ends of programs, where nothing else is
+// left: every member gets there, having started its part before.
 //   What a rank does next depends on its own list alone, starts never block, and
 // once a payload can move it stays so until it has. In such a network one run
 // that completes proves that all interleavings complete.
-//   The members of a group start its multicasts in the same order: that of G(p),
-// then of the transfer. Where a start stands grows with G(p), at the root and at
-// the receivers; weights come last, since a root updates after all else it makes.
+//   The members of a group start its collectives in the same order. Multicasts:
+// that of G(p), then of the transfer. Where a start stands grows with G(p), at the
+// root and at the receivers; weights come last, since a root updates after all
+// else it makes, and all that a rank gets from one update start at one place.
+// All-reduces have groups of their own, and a rank updates one stage: its layers'
+// follow each other everywhere in ascending order.
 
 /// Where an instruction goes: in front of the compute instruction `slot`, or at the end.
 /// Within a slot starts come first (they must not wait for waits), then loads, then waits.
@@ -48,18 +55,15 @@ class Lowering {
       : plan_(plan),
         algorithm_(algorithm),
         flow_(plan),
-        lists_(figure.size()),
-        order_(figure.size()),
-        insertions_(figure.size()) {
-    for (int g = 0; g < std::ssize(plan.groups); ++g) group_index_.emplace(plan.groups[at(g)], g);
-    for (int t = 0; t < std::ssize(plan.transfers); ++t) transfer_index_.emplace(plan.transfers[at(t)], t);
-    const std::vector<std::vector<int>> order = linear_order(plan, figure);
-    for (std::size_t rank = 0; rank < figure.size(); ++rank)
-      for (std::size_t i = 0; i < figure[rank].size(); ++i) {
-        if (figure[rank][i].instruction.stage == kNone) continue;
-        lists_[rank].push_back(figure[rank][i].instruction);
-        order_[rank].push_back(order[rank][i]);
-      }
+        lists_(figure.ranks),
+        order_(linear_order(plan, figure)),
+        insertions_(lists_.size()) {
+    for (int t = 0; t < std::ssize(plan.transfers); ++t) {
+      const Transfer& transfer = plan.transfers[at(t)];
+      const bool sums = transfer.payload == Payload::weight_gradients;
+      (sums ? all_reduce_group_index_ : group_index_).emplace(plan.groups[at(transfer.group)], transfer.group);
+      transfer_index_.emplace(transfer, t);
+    }
   }
 
   Program run(const std::string& name) {
@@ -67,8 +71,13 @@ class Lowering {
     for (const auto& [order, place] : in_order()) {
       const auto [rank, index] = place;
       const Instruction& instruction = lists_[at(rank)][at(index)];
-      for (const ValueUse& use : flow_.access(instruction, rank).writes) send_value(use, rank, index);
-      if (instruction.op == Op::optimizer_step) send_weights(plan_.stages[at(instruction.stage)], rank, index);
+      if (instruction.op == Op::optimizer_step) {
+        const Stage& updated = plan_.stages[at(instruction.stage)];
+        sum_gradients(updated, rank, index);
+        send_weights(updated, rank, index);
+      } else if (instruction.op != Op::recompute) {
+        for (const ValueUse& use : flow_.access(instruction, rank).writes) send_value(use, rank, index);
+      }
     }
     return merged(name);
   }
@@ -90,16 +99,22 @@ class Lowering {
   }
 
   void find_first_reads() {
-    std::set<std::tuple<Rank, TensorKind, int>> loaded;
-    for (Rank rank = 0; rank < std::ssize(lists_); ++rank)
-      for (int i = 0; i < std::ssize(lists_[at(rank)]); ++i)
-        for (const ValueUse& use : flow_.access(lists_[at(rank)][at(i)], rank).reads) {
+    for (Rank rank = 0; rank < std::ssize(lists_); ++rank) {
+      std::set<std::pair<TensorKind, int>> loaded;
+      std::set<ValueUse> recomputed;  // nobody else's is needed any more
+      for (int i = 0; i < std::ssize(lists_[at(rank)]); ++i) {
+        const Access access = flow_.access(lists_[at(rank)][at(i)], rank);
+        for (const ValueUse& use : access.reads) {
           const Tensor& tensor = plan_.profile.model.tensors[at(use.value.tensor)];
-          if (tensor.producer != kDataset)
-            first_reads_[use].try_emplace(rank, i);
-          else if (loaded.emplace(rank, tensor.kind, use.microbatch).second)
+          if (tensor.producer != kDataset) {
+            if (!recomputed.contains(use)) first_reads_[use].try_emplace(rank, i);
+          } else if (loaded.emplace(tensor.kind, use.microbatch).second) {
             insert_load(rank, i, tensor.kind, use.microbatch);
+          }
         }
+        if (lists_[at(rank)][at(i)].op == Op::recompute) recomputed.insert(access.writes.begin(), access.writes.end());
+      }
+    }
   }
 
   void insert_load(Rank rank, int slot, TensorKind kind, int microbatch) {
@@ -117,27 +132,72 @@ class Lowering {
               use.microbatch, root, index, readers);
   }
 
-  void send_weights(const Stage& updated, Rank root, int index) {
+  /// In front of `root`'s optimizer step `index`: its part in the all-reduces over the replicas.
+  void sum_gradients(const Stage& updated, Rank rank, int index) {
+    if (updated.owners.size() == 1) return;
+    const int start_slot = after_last(rank, [&](const Stage& stage) { return &stage == &updated; });
     for (const LayerId layer : updated.layers) {
       const std::int64_t bytes = plan_.profile.costs[at(layer)].parameter_bytes;
       if (bytes == 0) continue;
-      FirstReads readers;  // they read in the next program, so all wait at the end of this one
-      for (const Rank rank : plan_.stages[at(flow_.forward_stage(layer))].owners)
-        if (rank != root) readers.emplace(rank, length(rank));
-      multicast({.payload = Payload::weights, .layer = layer, .bytes = bytes}, kNone, root, index, readers);
+      const Transfer transfer{
+          .payload = Payload::weight_gradients, .layer = layer, .group = all_reduce_group(updated), .bytes = bytes};
+      const Call call{index_in(plan_.transfers, transfer_index_, transfer), kNone, order_[at(rank)][at(index)]};
+      insert(rank, call, start_slot, index);
     }
+  }
+
+  void send_weights(const Stage& updated, Rank root, int index) {
+    const std::map<Rank, std::set<LayerId>> readers = weights_readers(updated, root);
+    std::map<Rank, int> earliest;  // one place for all that this update sends to the rank
+    for (const auto& [rank, layers] : readers)
+      earliest[rank] = after_last(rank, [&, &layers = layers](const Stage& stage) {
+        return std::any_of(stage.layers.begin(), stage.layers.end(), [&](LayerId l) { return layers.contains(l); });
+      });
+    for (const LayerId layer : updated.layers) {
+      FirstReads wait;  // they read in the next program, so all wait at the end of this one
+      for (const auto& [rank, layers] : readers)
+        if (layers.contains(layer)) wait.emplace(rank, length(rank));
+      const std::int64_t bytes = plan_.profile.costs[at(layer)].parameter_bytes;
+      multicast({.payload = Payload::weights, .layer = layer, .bytes = bytes}, kNone, root, index, wait, earliest);
+    }
+  }
+
+  /// Layers with parameters whose weights `root` sends to other ranks that run them in any work: each is served by
+  /// an owner on its own node if there is one, else by the first owner.
+  [[nodiscard]] std::map<Rank, std::set<LayerId>> weights_readers(const Stage& updated, Rank root) const {
+    std::map<Rank, std::set<LayerId>> readers;
+    for (const Stage& stage : plan_.stages)
+      for (const Rank rank : stage.owners) {
+        if (owns(rank, updated) || server(updated, rank) != root) continue;
+        for (const LayerId layer : stage.layers)
+          if (plan_.profile.costs[at(layer)].parameter_bytes > 0 &&
+              std::binary_search(updated.layers.begin(), updated.layers.end(), layer))
+            readers[rank].insert(layer);
+      }
+    return readers;
+  }
+
+  [[nodiscard]] Rank server(const Stage& updated, Rank rank) const {
+    const auto near = std::find_if(updated.owners.begin(), updated.owners.end(), [&](Rank owner) {
+      return plan_.cluster.ranks[at(owner)].node == plan_.cluster.ranks[at(rank)].node;
+    });
+    return near == updated.owners.end() ? updated.owners.front() : *near;
   }
 
   /// The root starts right behind instruction `index`, which made the payload, and
   /// waits one instruction later, so that the send hides behind it.
-  void multicast(Transfer transfer, int microbatch, Rank root, int index, const FirstReads& readers) {
+  /// @param earliest  where a receiver may start at the earliest, if it matters
+  void multicast(Transfer transfer, int microbatch, Rank root, int index, const FirstReads& readers,
+                 const std::map<Rank, int>& earliest = {}) {
     if (readers.empty()) return;
     transfer.group = group_of(root, readers);
     const Call call{index_in(plan_.transfers, transfer_index_, transfer), microbatch, order_[at(root)][at(index)]};
     insert(root, call, index + 1, std::min(index + 2, length(root)));
     for (const auto& [rank, first_read] : readers) {
-      const int earliest = transfer.payload == Payload::weights ? after_last_use(rank, transfer.layer) : 0;
-      insert(rank, call, std::max(earliest, receive_slot(rank, call.order)), first_read);
+      const auto not_before = earliest.find(rank);
+      insert(rank, call,
+             std::max(not_before == earliest.end() ? 0 : not_before->second, receive_slot(rank, call.order)),
+             first_read);
     }
   }
 
@@ -148,19 +208,22 @@ class Lowering {
     return std::max(0, static_cast<int>(before) - 1 - plan_.receive_ahead);
   }
 
-  [[nodiscard]] int after_last_use(Rank rank, LayerId layer) const {
+  /// Behind the rank's last compute of a stage that `counts`; 0 if it has none.
+  template <typename Counts>
+  [[nodiscard]] int after_last(Rank rank, Counts counts) const {
     const std::vector<Instruction>& list = lists_[at(rank)];
     for (int i = length(rank); i > 0; --i)
-      if (list[at(i - 1)].op == Op::forward && list[at(i - 1)].stage == flow_.forward_stage(layer)) return i;
+      if (is_compute(list[at(i - 1)].op) && counts(plan_.stages[at(list[at(i - 1)].stage)])) return i;
     return 0;
   }
 
   void insert(Rank rank, const Call& call, int start_slot, int wait_slot) {
     const auto [transfer, microbatch, order] = call;
-    insertions_[at(rank)].push_back(
-        {start_slot, Insertion::start, order, {Op::multicast_start, kNone, transfer, microbatch}});
-    insertions_[at(rank)].push_back(
-        {wait_slot, Insertion::wait, order, {Op::multicast_wait, kNone, transfer, microbatch}});
+    const bool sums = plan_.transfers[at(transfer)].payload == Payload::weight_gradients;
+    const Op start = sums ? Op::all_reduce_start : Op::multicast_start;
+    const Op wait = sums ? Op::all_reduce_wait : Op::multicast_wait;
+    insertions_[at(rank)].push_back({start_slot, Insertion::start, order, {start, kNone, transfer, microbatch}});
+    insertions_[at(rank)].push_back({wait_slot, Insertion::wait, order, {wait, kNone, transfer, microbatch}});
   }
 
   [[nodiscard]] int length(Rank rank) const { return static_cast<int>(lists_[at(rank)].size()); }
@@ -170,6 +233,13 @@ class Lowering {
     for (const auto& [rank, index] : readers) group.members.push_back(rank);
     std::sort(group.members.begin(), group.members.end());
     return index_in(plan_.groups, group_index_, group);
+  }
+
+  /// A row of its own, even if a multicast has an equal one: the order of starts within a group is theirs.
+  int all_reduce_group(const Stage& updated) {
+    Group group{.root = updated.owners.front(), .members = updated.owners, .algorithm = algorithm_};
+    std::sort(group.members.begin(), group.members.end());
+    return index_in(plan_.groups, all_reduce_group_index_, group);
   }
 
   template <typename Row>
@@ -204,9 +274,10 @@ class Lowering {
   Plan& plan_;
   const MulticastAlgorithm algorithm_;
   const DataFlow flow_;
-  std::vector<std::vector<Instruction>> lists_;  // the figure's cells with work, by rank
-  std::vector<std::vector<int>> order_;          // their G
-  std::map<Group, int> group_index_;             // rows of the plan's tables
+  const std::vector<std::vector<Instruction>>& lists_;  // the figure's, by rank
+  const std::vector<std::vector<int>> order_;           // their G
+  std::map<Group, int> group_index_;                    // rows of the plan's tables
+  std::map<Group, int> all_reduce_group_index_;
   std::map<Transfer, int> transfer_index_;
   std::map<ValueUse, FirstReads> first_reads_;
   std::vector<std::vector<Insertion>> insertions_;  // by rank

@@ -10,9 +10,11 @@ namespace sluice {
 ///
 /// Each consumer of the dataset loads for itself. Every value that other ranks
 /// read travels in one multicast from the rank that made it to all of them;
-/// values without bytes too, so that order never depends on sizes. After an
-/// optimizer step the weights of each displaced layer (with parameters) go to
-/// the other owners that run it.
+/// values without bytes too, so that order never depends on sizes. What a rank
+/// recomputes it receives for its forward at most.
+/// Replicas sum the gradients of each layer with parameters before they update
+/// it. Afterwards the weights go to the other ranks that run the layer, to each
+/// from an owner on its own node if there is one, else from the first owner.
 /// @param plan  stages, profile, cluster, microbatches and receive_ahead are set
 [[nodiscard]] Program lower(Plan& plan, const std::string& name, const Figure& figure, MulticastAlgorithm algorithm);
 

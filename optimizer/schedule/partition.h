@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "core/plan.h"
+
 namespace sluice {
 
 /// Cuts of L layers for K workers: worker k runs forward
@@ -15,5 +17,9 @@ struct Partition {
   [[nodiscard]] int workers() const { return static_cast<int>(forward_bounds.size()) - 1; }
   bool operator==(const Partition&) const = default;
 };
+
+/// One stage for each interval that is not empty, forwards first.
+/// @throws Error (bad input) if the bounds do not ascend from 0 to the same L, or differ in number
+[[nodiscard]] std::vector<Stage> stages_of(const Partition& partition);
 
 }  // namespace sluice

@@ -72,17 +72,17 @@ class SluiceRun : public testing::Test {
   }
 
   [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, const Cluster& cluster,
-                                 Partition partition, int microbatches = 3) {
+                                 const Partition& partition, int microbatches = 3) {
     const Profile profile = even_profile(model);
     return build_plan({.profile = profile,
                        .cluster = cluster,
                        .schedule = schedule,
                        .microbatches = microbatches,
-                       .partition = std::move(partition)});
+                       .stages = stages_of(partition)});
   }
   [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, int nodes, int ranks_per_node,
-                                 Partition partition, int microbatches = 3) {
-    return plan(model, schedule, uniform_cluster(nodes, ranks_per_node, {}, {}), std::move(partition), microbatches);
+                                 const Partition& partition, int microbatches = 3) {
+    return plan(model, schedule, uniform_cluster(nodes, ranks_per_node, {}, {}), partition, microbatches);
   }
 
   [[nodiscard]] static Plan two_rank_plan() { return plan(small_model(4), "1f1b", 1, 2, {{0, 7, 13}, {0, 5, 13}}); }

@@ -87,7 +87,7 @@ class Equality : public testing::Test {
                        .cluster = cluster,
                        .schedule = schedule,
                        .microbatches = microbatches,
-                       .partition = {bounds(layers, workers, shift), bounds(layers, workers, -shift)},
+                       .stages = stages_of({bounds(layers, workers, shift), bounds(layers, workers, -shift)}),
                        .algorithm = algorithm});
   }
 

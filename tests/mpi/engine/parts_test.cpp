@@ -191,7 +191,7 @@ class SequentialRun : public Loading {
                        .cluster = cluster,
                        .schedule = "sequential",
                        .microbatches = 3,
-                       .partition = {{0, 13}, {0, 13}}});
+                       .stages = stages_of({{0, 13}, {0, 13}})});
   }
 
   ProgramRun run(Device& device, const std::string& name, std::span<const std::int64_t> rows, Split split) {

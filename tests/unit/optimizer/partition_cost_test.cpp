@@ -144,7 +144,7 @@ TEST(PartitionCost, memory_covers_what_the_built_plan_holds) {
     Partition partition{random_bounds(random, workers, layers), random_bounds(random, workers, layers)};
     if (random.chance(0.3)) partition.backward_bounds = partition.forward_bounds;
     const std::string schedule = random.chance(0.7) ? "1f1b" : "gpipe";
-    const Plan plan = build_plan({profile, cluster, schedule, microbatches, partition});
+    const Plan plan = build_plan({profile, cluster, schedule, microbatches, stages_of(partition)});
     const PartitionCost cost(profile, cluster, schedule, microbatches, false);
     ShareSeat seat{0, 0, used_workers(partition)};
     for (; seat.rank < workers; ++seat.rank) {

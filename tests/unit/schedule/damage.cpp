@@ -113,9 +113,9 @@ class Damage {
     if (victim().transfer == kNone) return {};
     const std::string done = what("retarget transfer of");
     victim().transfer = below(static_cast<int>(plan_.transfers.size()));
-    const bool weights = plan_.transfers[at(victim().transfer)].payload == Payload::weights;
-    if (weights) victim().microbatch = kNone;
-    if (!weights && victim().microbatch == kNone) victim().microbatch = below(plan_.microbatches);
+    const bool per_step = of_layer(plan_.transfers[at(victim().transfer)].payload);
+    if (per_step) victim().microbatch = kNone;
+    if (!per_step && victim().microbatch == kNone) victim().microbatch = below(plan_.microbatches);
     return done;
   }
 

@@ -1,6 +1,8 @@
 #include "tests/unit/schedule/examples.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 #include "core/index.h"
 #include "core/text.h"
@@ -80,6 +82,83 @@ Cluster random_cluster(Random& random, int ranks) {
   return cluster;
 }
 
+/// A position for every layer, none before those of the layers that it reads: on a DAG often no interval.
+std::vector<int> random_positions(Random& random, const Model& model, int positions) {
+  std::vector<int> position_of;
+  for (LayerId layer = 0; layer < std::ssize(model.layers); ++layer) {
+    int low = 0;
+    for (const TensorId tensor : model.needs[at(layer)].forward)
+      if (const LayerId producer = model.tensors[at(tensor)].producer; producer != kDataset)
+        low = std::max(low, position_of[at(producer)]);
+    position_of.push_back(chance(random, 0.5) ? low : uniform(random, low, positions - 1));
+  }
+  return position_of;
+}
+
+using Owners = std::vector<std::vector<Rank>>;  // by position
+
+/// Up to three ranks for each position, all different.
+Owners random_owners(Random& random, int positions, int ranks) {
+  std::vector<Rank> free(at(ranks));
+  std::iota(free.begin(), free.end(), 0);
+  std::shuffle(free.begin(), free.end(), random);
+  Owners owners(at(positions));
+  for (int k = 0; k < positions; ++k) {
+    const int left = static_cast<int>(free.size()) - (positions - 1 - k);  // one for each position to come
+    for (int r = uniform(random, 1, std::min(3, left)); r > 0; --r) {
+      owners[at(k)].push_back(free.back());
+      free.pop_back();
+    }
+  }
+  return owners;
+}
+
+void append_stages(std::vector<Stage>& stages, Work work, const std::vector<int>& position_of, const Owners& owners) {
+  for (int k = 0; k < std::ssize(owners); ++k) {
+    Stage stage{.work = work, .index = 2 * k, .layers = {}, .owners = owners[at(k)]};
+    for (LayerId layer = 0; layer < std::ssize(position_of); ++layer)
+      if (position_of[at(layer)] == k) stage.layers.push_back(layer);
+    if (!stage.layers.empty()) stages.push_back(std::move(stage));
+  }
+}
+
+/// Some of the layers that make what a backward(-input) reads run again before it, with some others.
+void append_recomputes(Random& random, std::vector<Stage>& stages, const Model& model) {
+  const std::vector<Stage> given = stages;
+  for (const Stage& stage : given) {
+    if (stage.work != Work::backward && stage.work != Work::backward_input) continue;
+    std::set<LayerId> layers;
+    for (const LayerId layer : stage.layers)
+      for (const auto* reads : {&model.needs[at(layer)].backward_input, &model.needs[at(layer)].backward_weight})
+        for (const TensorId tensor : *reads)
+          if (const LayerId producer = model.tensors[at(tensor)].producer; producer != kDataset && chance(random, 0.5))
+            layers.insert(producer);
+    if (chance(random, 0.2)) layers.insert(uniform(random, 0, static_cast<int>(model.layers.size()) - 1));
+    if (!layers.empty() && chance(random, 0.7))
+      stages.push_back({.work = Work::recompute,
+                        .index = stage.index,
+                        .layers = {layers.begin(), layers.end()},
+                        .owners = stage.owners});
+  }
+}
+
+std::vector<Stage> random_stages(Random& random, const Model& model, int positions, int ranks) {
+  const Owners owners = random_owners(random, positions, ranks);
+  const std::vector<int> position_of = random_positions(random, model, positions);
+  const auto others = [&] { return chance(random, 0.5) ? owners : random_owners(random, positions, ranks); };
+  const auto elsewhere = [&] { return chance(random, 0.4) ? position_of : random_positions(random, model, positions); };
+  std::vector<Stage> stages;
+  append_stages(stages, Work::forward, position_of, owners);
+  if (chance(random, 0.4)) {
+    append_stages(stages, Work::backward_input, elsewhere(), others());
+    append_stages(stages, Work::backward_weight, elsewhere(), others());
+  } else {
+    append_stages(stages, Work::backward, elsewhere(), others());
+  }
+  if (chance(random, 0.5)) append_recomputes(random, stages, model);
+  return stages;
+}
+
 std::vector<int> random_bounds(Random& random, int layers, int workers) {
   std::vector<int> bounds{0, layers};
   while (std::ssize(bounds) < workers + 1) bounds.push_back(uniform(random, 0, layers));
@@ -121,10 +200,25 @@ Plan textbook_plan(const std::string& schedule, int workers, int microbatches, d
                      .cluster = cluster,
                      .schedule = schedule,
                      .microbatches = microbatches,
-                     .partition = even_partition(workers, workers)});
+                     .stages = stages_of(even_partition(workers, workers))});
 }
 
 Plan random_plan(std::uint64_t seed) {
+  Random random(seed);
+  const Profile profile = random_profile(random);
+  const int positions = uniform(random, 1, 5);
+  const Cluster cluster = random_cluster(random, positions + uniform(random, 0, 5));
+  const char* schedules[] = {"1f1b", "1f1b", "gpipe", "sequential"};
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = schedules[uniform(random, 0, positions == 1 ? 3 : 2)],
+                     .microbatches = uniform(random, 1, 9),
+                     .stages = random_stages(random, profile.model, positions, static_cast<int>(cluster.ranks.size())),
+                     .compute_only = chance(random, 0.2),
+                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+}
+
+Plan random_interval_plan(std::uint64_t seed) {
   Random random(seed);
   const Profile profile = random_profile(random);
   const int layers = static_cast<int>(profile.model.layers.size());
@@ -137,7 +231,7 @@ Plan random_plan(std::uint64_t seed) {
                      .cluster = cluster,
                      .schedule = chance(random, 0.5) ? "gpipe" : "1f1b",
                      .microbatches = uniform(random, 1, 9),
-                     .partition = partition,
+                     .stages = stages_of(partition),
                      .compute_only = chance(random, 0.2),
                      .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
 }

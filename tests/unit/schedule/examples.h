@@ -20,8 +20,14 @@ namespace sluice::examples {
                                  double backward_s = 1e-9);
 
 /// A random plan: chain or DAG of at most 8 layers, real-like or foreign, at
-/// most 5 workers and 9 micro-batches, cuts joint or independent with empty
-/// intervals, 1 to 3 uneven nodes, both algorithms, gpipe or 1f1b.
+/// most 5 positions and 9 micro-batches, stages of any layers that the DAG
+/// allows, up to 3 replicas each, forward, backward and (sometimes) its halves
+/// with layers and owners of their own, recompute stages, 1 to 3 uneven nodes, both
+/// algorithms, gpipe, 1f1b or sequential.
 [[nodiscard]] Plan random_plan(std::uint64_t seed);
+
+/// Likewise, but worker k on rank k has an interval of forward and one of whole
+/// backward, which may be empty; gpipe or 1f1b.
+[[nodiscard]] Plan random_interval_plan(std::uint64_t seed);
 
 }  // namespace sluice::examples

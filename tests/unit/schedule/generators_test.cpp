@@ -52,31 +52,31 @@ TEST_P(HandWrittenFigure, is_reproduced_by_four_workers_and_eight_microbatches) 
 INSTANTIATE_TEST_SUITE_P(Schedules, HandWrittenFigure, testing::Values("1f1b", "gpipe"),
                          [](const auto& info) { return text(info.param); });
 
-/// Cells with work; "." for those that only pace.
-std::string cells(const Plan& plan, const std::vector<Cell>& row) {
+std::string cells(const Plan& plan, const std::vector<Instruction>& row) {
   std::string cells;
-  for (const Cell& c : row)
-    cells += text(cells.empty() ? "" : " ", c.instruction.stage == kNone ? "." : cell(plan, c.instruction));
+  for (const Instruction& instruction : row) cells += text(cells.empty() ? "" : " ", cell(plan, instruction));
   return cells;
 }
 
-Plan stages_of(const Partition& partition) {
+Plan plan_of(const Partition& partition, const std::string& schedule, int microbatches) {
   const int layers = partition.forward_bounds.back();
   const Profile profile = examples::chain(layers, 1e-9, 1e-9);
   const Cluster cluster = uniform_cluster(1, 4, {}, {});
-  return build_plan(
-      {.profile = profile, .cluster = cluster, .schedule = "gpipe", .microbatches = 1, .partition = partition});
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = schedule,
+                     .microbatches = microbatches,
+                     .stages = stages_of(partition)});
 }
 
 TEST(Generators, one_worker_alternates_forward_and_backward_in_the_sequential_reference) {
-  const Plan plan = stages_of({{0, 3}, {0, 3}});
-  EXPECT_EQ(cells(plan, generate_step("sequential", plan.stages, 4, 3)[0]), "0F0 0B0 0F1 0B1 0F2 0B2 U0");
+  const Plan plan = plan_of({{0, 3}, {0, 3}}, "sequential", 3);
+  EXPECT_EQ(cells(plan, generate_step(plan).ranks[0]), "0F0 0B0 0F1 0B1 0F2 0B2 U0");
 }
 
 TEST(Generators, sequential_over_several_workers_is_infeasible) {
-  const Plan plan = stages_of({{0, 1, 3}, {0, 1, 3}});
   try {
-    (void)generate_step("sequential", plan.stages, 4, 3);
+    (void)plan_of({{0, 1, 3}, {0, 1, 3}}, "sequential", 3);
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::infeasible);
@@ -84,26 +84,25 @@ TEST(Generators, sequential_over_several_workers_is_infeasible) {
 }
 
 TEST(Generators, fewer_microbatches_than_workers_warm_up_with_what_there_is) {
-  const Plan plan = stages_of({{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}});
-  const Figure figure = generate_step("1f1b", plan.stages, 4, 2);
-  EXPECT_EQ(cells(plan, figure[0]), "0F0 0F1 0B0 0B1 U0");
-  EXPECT_EQ(cells(plan, figure[2]), "2F0 2F1 2B0 2B1 U2");
-  EXPECT_EQ(cells(plan, figure[3]), "3F0 3B0 3F1 3B1 U3");
+  const Plan plan = plan_of({{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}}, "1f1b", 2);
+  const Figure figure = generate_step(plan);
+  EXPECT_EQ(cells(plan, figure.ranks[0]), "0F0 0F1 0B0 0B1 U0");
+  EXPECT_EQ(cells(plan, figure.ranks[2]), "2F0 2F1 2B0 2B1 U2");
+  EXPECT_EQ(cells(plan, figure.ranks[3]), "3F0 3B0 3F1 3B1 U3");
 }
 
-TEST(Generators, a_worker_without_forward_or_backward_keeps_its_pace) {
-  const Plan plan = stages_of({{0, 1, 1, 3}, {0, 0, 2, 3}});
-  const Figure figure = generate_step("1f1b", plan.stages, 4, 2);
-  EXPECT_EQ(cells(plan, figure[0]), "0F0 0F1 . .");
-  EXPECT_EQ(cells(plan, figure[1]), ". . 1B0 1B1 U1");
-  EXPECT_EQ(cells(plan, figure[2]), "2F0 2B0 2F1 2B1 U2");
-  EXPECT_EQ(cells(plan, figure[3]), "");
-  EXPECT_EQ(cells(plan, generate_evaluate(plan.stages, 4, 2)[2]), "2F0 . 2F1 .");
+TEST(Generators, a_worker_without_forward_or_backward_has_the_other_alone) {
+  const Plan plan = plan_of({{0, 1, 1, 3}, {0, 0, 2, 3}}, "1f1b", 2);
+  const Figure figure = generate_step(plan);
+  EXPECT_EQ(cells(plan, figure.ranks[0]), "0F0 0F1");
+  EXPECT_EQ(cells(plan, figure.ranks[1]), "1B0 1B1 U1");
+  EXPECT_EQ(cells(plan, figure.ranks[2]), "2F0 2B0 2F1 2B1 U2");
+  EXPECT_EQ(cells(plan, figure.ranks[3]), "");
+  EXPECT_EQ(cells(plan, generate_evaluate(plan).ranks[2]), "2F0 2F1");
 }
 
 TEST(Generators, an_unknown_schedule_is_bad_input) {
-  const Plan plan = stages_of({{0, 3}, {0, 3}});
-  EXPECT_THROW((void)generate_step("zigzag", plan.stages, 4, 3), Error);
+  EXPECT_THROW((void)plan_of({{0, 3}, {0, 3}}, "zigzag", 3), Error);
 }
 
 }  // namespace

@@ -15,19 +15,45 @@ struct Fault {
   std::string what;
 };
 
+/// FNV's last steps hardly mix, so that sums of symbols would collide (splitmix64's do).
+Symbol mixed(Symbol symbol) {
+  symbol = (symbol ^ (symbol >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  symbol = (symbol ^ (symbol >> 27)) * 0x94d049bb133111ebULL;
+  return symbol ^ (symbol >> 31);
+}
+
 template <typename... Parts>
 Symbol symbol(const char* kind, Parts... parts) {
   Fnv1a hash;
   hash.add(kind);
   (hash.add(static_cast<std::int64_t>(parts)), ...);
-  return hash.value();
+  return mixed(hash.value());
 }
 
 Symbol symbol(const char* kind, const std::vector<Symbol>& parts) {
   Fnv1a hash;
   hash.add(kind);
   for (const Symbol part : parts) hash.add(static_cast<std::int64_t>(part));
-  return hash.value();
+  return mixed(hash.value());
+}
+
+// --- What layers compute, whoever does it ---
+
+Symbol initial_symbol(LayerId layer) { return symbol("initial", layer); }
+Symbol data_symbol(TensorId tensor, int microbatch) { return symbol("data", tensor, microbatch); }
+Symbol made_symbol(TensorId tensor, int microbatch, Symbol weights, const std::vector<Symbol>& inputs) {
+  return symbol("made", tensor, microbatch, weights, symbol("from", inputs));
+}
+/// `read`: the gradients of the layer's outputs, then what its needs list.
+Symbol weight_share(LayerId layer, int microbatch, const std::vector<Symbol>& read) {
+  return symbol("weight share", layer, microbatch, symbol("from", read));
+}
+Symbol input_share(LayerId layer, TensorId tensor, int microbatch, Symbol weights, const std::vector<Symbol>& read) {
+  return symbol("input share", layer, tensor, microbatch, weights, symbol("from", read));
+}
+Symbol updated_symbol(Symbol weights, Symbol gradient) { return symbol("updated", weights, gradient); }
+bool has_parameters(const Profile& profile, LayerId layer) {
+  return profile.costs[static_cast<std::size_t>(layer)].parameter_bytes > 0;
 }
 
 /// Tensor (stage = kNone) or gradient that a stage sends up, of one micro-batch.
@@ -41,22 +67,24 @@ struct Key {
 struct Content {
   Symbol symbol = 0;
   bool in_flight = false;
+  bool recomputed = false;
 };
 
 struct Weights {
   Symbol symbol = 0;
-  Symbol gradient = 0;
+  Symbol gradient = 0;  // a sum, the order of whose parts does not matter
   bool in_flight = false;
+  bool being_summed = false;
   int being_sent = 0;
 };
 
-/// The i-th multicast of a group.
+/// The i-th collective of a group.
 struct Call {
   int transfer = kNone;
   int microbatch = kNone;
   const std::vector<Edge>* edges = nullptr;
   std::vector<bool> moved;        // by edge
-  std::map<Rank, Symbol> held;    // payload by rank that has it
+  std::map<Rank, Symbol> held;    // payload by rank that has it; all-reduce: each member's part
   std::map<Rank, bool> finished;  // members that have started: has their wait ended?
 };
 
@@ -71,10 +99,15 @@ struct RankState {
 class Machine {
  public:
   Machine(const Plan& plan, const Program& program, std::uint64_t seed)
-      : plan_(plan), model_(plan.profile.model), program_(program), random_(seed), ranks_(program.ranks.size()) {
+      : plan_(plan),
+        model_(plan.profile.model),
+        program_(program),
+        random_(seed),
+        made_(tensors_by_producer(plan.profile.model)),
+        ranks_(program.ranks.size()) {
     for (const Group& group : plan.groups) edges_.push_back(multicast_edges(group, plan.cluster));
     for (std::size_t l = 0; l < model_.layers.size(); ++l)
-      for (RankState& rank : ranks_) rank.weights[static_cast<int>(l)].symbol = symbol("initial", l);
+      for (RankState& rank : ranks_) rank.weights[static_cast<int>(l)].symbol = initial_symbol(static_cast<int>(l));
   }
 
   Outcome run() {
@@ -114,10 +147,11 @@ class Machine {
     const auto& list = program_.ranks[static_cast<std::size_t>(rank)];
     if (state.next == list.size()) return false;
     const Instruction& instruction = list[state.next];
-    if (instruction.op != Op::multicast_wait) return true;
+    if (instruction.op != Op::multicast_wait && instruction.op != Op::all_reduce_wait) return true;
     const auto call = state.unwaited.find({instruction.transfer, instruction.microbatch});
     if (call == state.unwaited.end()) return true;  // to fault when executed
-    return passed_on(*call->second, rank);
+    return sums(instruction) ? call->second->held.size() == group(instruction).members.size()
+                             : passed_on(*call->second, rank);
   }
 
   static bool passed_on(const Call& call, Rank rank) {
@@ -151,17 +185,22 @@ class Machine {
       case Op::load_labels:
         return load(state, TensorKind::labels, instruction.microbatch);
       case Op::forward:
+      case Op::recompute:
         forward(state, instruction);
         break;
       case Op::backward:
+      case Op::backward_input:
+      case Op::backward_weight:
         backward(state, instruction);
         break;
       case Op::optimizer_step:
         update(state, instruction.stage);
         break;
       case Op::multicast_start:
+      case Op::all_reduce_start:
         return start(rank, instruction);
       case Op::multicast_wait:
+      case Op::all_reduce_wait:
         return wait(rank, instruction);
       default:
         throw Fault{"unknown instruction"};
@@ -172,60 +211,82 @@ class Machine {
   void load(RankState& state, TensorKind kind, int microbatch) {
     for (std::size_t t = 0; t < model_.tensors.size(); ++t)
       if (model_.tensors[t].kind == kind)
-        define(state, {static_cast<int>(t), kNone, microbatch}, {symbol("data", t, microbatch)});
+        define(state, {static_cast<int>(t), kNone, microbatch}, {data_symbol(static_cast<int>(t), microbatch)});
   }
 
   void forward(RankState& state, const Instruction& instruction) {
+    const bool again = instruction.op == Op::recompute;
     for (const LayerId layer : stage(instruction).layers) {
-      std::vector<Symbol> inputs{symbol("forward", layer), weights_to_read(state, layer)};
+      std::vector<Symbol> inputs;
       for (const TensorId tensor : needs(layer).forward)
         inputs.push_back(fetch(state, {tensor, kNone, instruction.microbatch}));
-      for (std::size_t t = 0; t < model_.tensors.size(); ++t)
-        if (model_.tensors[t].producer == layer)
-          define(state, {static_cast<int>(t), kNone, instruction.microbatch}, {symbol("made", symbol("", inputs), t)});
+      for (const TensorId t : made_by(layer)) {
+        const Key key{t, kNone, instruction.microbatch};
+        const Symbol made = made_symbol(t, instruction.microbatch, weights_to_read(state, layer), inputs);
+        if (again && state.values.contains(key)) (void)fetch(state, key);  // faults while it is in flight
+        if (again) state.values[key] = {made, false, true};
+        if (!again) define(state, key, {made});
+      }
     }
   }
 
   void backward(RankState& state, const Instruction& instruction) {
-    const std::vector<LayerId>& layers = stage(instruction).layers;
-    std::map<TensorId, std::map<LayerId, Symbol>> shares;  // of a tensor's gradient, by the layer that reads it
-    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-      std::vector<Symbol> inputs{symbol("backward", *layer), weights_to_read(state, *layer)};
-      for (const auto* reads : {&needs(*layer).backward_input, &needs(*layer).backward_weight})
-        for (const TensorId tensor : *reads) inputs.push_back(fetch(state, {tensor, kNone, instruction.microbatch}));
-      for (std::size_t t = 0; t < model_.tensors.size(); ++t)
-        if (model_.tensors[t].producer == *layer && model_.tensors[t].kind == TensorKind::output)
-          inputs.push_back(output_gradient(state, static_cast<int>(t), instruction, shares));
-      Weights& weights = state.weights[*layer];
-      weights.gradient = symbol("sum", weights.gradient, symbol("", inputs));
+    const Stage& own = stage(instruction);
+    std::map<TensorId, Symbol> shares;  // own part of a tensor's gradient
+    for (auto layer = own.layers.rbegin(); layer != own.layers.rend(); ++layer) {
+      std::vector<Symbol> gradients;
+      for (const TensorId t : made_by(*layer))
+        if (is_output(t)) gradients.push_back(shares[t] + received_gradient(state, t, instruction));
+      const auto read = [&](const std::vector<TensorId>& tensors) {
+        std::vector<Symbol> symbols = gradients;
+        for (const TensorId tensor : tensors) symbols.push_back(fetch_for(state, instruction, tensor));
+        return symbols;
+      };
+      if (own.work != Work::backward_input) {
+        Weights& weights = state.weights[*layer];
+        if (weights.being_summed) throw Fault{"gradient added to while it is being summed"};
+        weights.gradient += weight_share(*layer, instruction.microbatch, read(needs(*layer).backward_weight));
+      }
+      if (own.work == Work::backward_weight) continue;
+      const std::vector<Symbol> inputs = read(needs(*layer).backward_input);
+      const Symbol weights = weights_to_read(state, *layer);
       for (const TensorId tensor : needs(*layer).forward)
-        if (model_.tensors[static_cast<std::size_t>(tensor)].kind == TensorKind::output)
-          shares[tensor][*layer] = symbol("share", symbol("", inputs), tensor);
+        if (is_output(tensor)) shares[tensor] += input_share(*layer, tensor, instruction.microbatch, weights, inputs);
     }
-    for (const auto& [tensor, by_layer] : shares)
-      if (!holds(layers, model_.tensors[static_cast<std::size_t>(tensor)].producer))
-        define(state, {tensor, instruction.stage, instruction.microbatch}, {sum(by_layer)});
+    for (const auto& [tensor, share] : shares)
+      if (reads(own, tensor) && (own.work == Work::backward_input || !holds(own.layers, producer(tensor))))
+        define(state, {tensor, instruction.stage, instruction.microbatch}, {share});
   }
 
-  /// Shares of the stage's own layers, and what each other stage has sent.
-  Symbol output_gradient(const RankState& state, TensorId tensor, const Instruction& instruction,
-                         std::map<TensorId, std::map<LayerId, Symbol>>& shares) {
-    std::vector<Symbol> parts{sum(shares[tensor])};
+  /// What each other stage has sent.
+  Symbol received_gradient(const RankState& state, TensorId tensor, const Instruction& instruction) {
+    Symbol sum = 0;
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
       const Stage& other = plan_.stages[s];
-      if (other.work != Work::backward || static_cast<int>(s) == instruction.stage) continue;
-      const bool reads = std::any_of(other.layers.begin(), other.layers.end(),
-                                     [&](LayerId layer) { return holds(needs(layer).forward, tensor); });
-      if (reads) parts.push_back(fetch(state, {tensor, static_cast<int>(s), instruction.microbatch}));
+      if (other.work != Work::backward && other.work != Work::backward_input) continue;
+      if (static_cast<int>(s) != instruction.stage && reads(other, tensor))
+        sum += fetch(state, {tensor, static_cast<int>(s), instruction.microbatch});
     }
-    return symbol("gradient", parts);
+    return sum;
+  }
+
+  /// A stage that has a recompute stage reads what that makes, not what the forward left.
+  Symbol fetch_for(const RankState& state, const Instruction& instruction, TensorId tensor) {
+    const Key key{tensor, kNone, instruction.microbatch};
+    const Stage& own = stage(instruction);
+    for (const Stage& other : plan_.stages)
+      if (own.work != Work::backward_weight && other.work == Work::recompute && other.index == own.index &&
+          holds(other.layers, producer(tensor)) && state.values.contains(key) && !state.values.at(key).recomputed)
+        throw Fault{text("tensor ", tensor, " is not recomputed")};
+    return fetch(state, key);
   }
 
   void update(RankState& state, int index) {
     for (const LayerId layer : plan_.stages[static_cast<std::size_t>(index)].layers) {
       Weights& weights = state.weights[layer];
       if (weights.in_flight || weights.being_sent > 0) throw Fault{"weights updated while they travel"};
-      weights.symbol = symbol("updated", weights.symbol, weights.gradient);
+      if (weights.being_summed) throw Fault{"weights updated while their gradients are being summed"};
+      weights.symbol = updated_symbol(weights.symbol, weights.gradient);
     }
   }
 
@@ -236,17 +297,24 @@ class Machine {
     const Transfer& transfer = plan_.transfers[static_cast<std::size_t>(instruction.transfer)];
     const Group& group = plan_.groups[static_cast<std::size_t>(transfer.group)];
     if (!holds(group.members, rank)) throw Fault{"started by no member"};
+    if (sums(instruction) != (instruction.op == Op::all_reduce_start)) throw Fault{"another kind of collective"};
     Call& call = call_at(transfer.group, state.starts[transfer.group]++);
     if (call.transfer == kNone) {
       call.transfer = instruction.transfer;
       call.microbatch = instruction.microbatch;
+      if (!sums(instruction)) active_.push_back(&call);
     }
     if (call.transfer != instruction.transfer || call.microbatch != instruction.microbatch)
       throw Fault{"members start a group's multicasts in different order"};
     if (!state.unwaited.emplace(std::pair(instruction.transfer, instruction.microbatch), &call).second)
       throw Fault{"started twice"};
     call.finished[rank] = false;
-    if (rank == group.root)
+    if (sums(instruction)) {
+      Weights& weights = state.weights[transfer.layer];
+      if (weights.being_summed) throw Fault{"gradient summed twice at once"};
+      weights.being_summed = true;
+      call.held[rank] = weights.gradient;
+    } else if (rank == group.root)
       call.held[rank] = payload(state, transfer, instruction.microbatch);
     else
       expect(state, transfer, instruction.microbatch);
@@ -271,11 +339,19 @@ class Machine {
     RankState& state = ranks_[static_cast<std::size_t>(rank)];
     const auto found = state.unwaited.find({instruction.transfer, instruction.microbatch});
     if (found == state.unwaited.end()) throw Fault{"wait without start"};
+    if (sums(instruction) != (instruction.op == Op::all_reduce_wait)) throw Fault{"another kind of collective"};
     Call& call = *found->second;
     state.unwaited.erase(found);
     call.finished[rank] = true;
     const Transfer& transfer = plan_.transfers[static_cast<std::size_t>(instruction.transfer)];
-    const bool root = plan_.groups[static_cast<std::size_t>(transfer.group)].root == rank;
+    if (sums(instruction)) {
+      Weights& weights = state.weights[transfer.layer];
+      weights.being_summed = false;
+      weights.gradient = 0;
+      for (const auto& [member, part] : call.held) weights.gradient += part;
+      return;
+    }
+    const bool root = group(instruction).root == rank;
     if (transfer.payload != Payload::weights) {
       if (!root) state.values.at(key(transfer, instruction.microbatch)) = {call.held.at(rank), false};
       return;
@@ -295,7 +371,6 @@ class Machine {
       Call& call = calls.emplace_back();
       call.edges = &edges_[static_cast<std::size_t>(group)];
       call.moved.assign(call.edges->size(), false);
-      active_.push_back(&call);
     }
     return calls[static_cast<std::size_t>(position)];
   }
@@ -319,15 +394,9 @@ class Machine {
 
   /// Layers without parameters read nothing that an update could change.
   Symbol weights_to_read(RankState& state, LayerId layer) const {
-    if (plan_.profile.costs[static_cast<std::size_t>(layer)].parameter_bytes == 0) return 0;
+    if (!has_parameters(plan_.profile, layer)) return 0;
     if (state.weights[layer].in_flight) throw Fault{"weights in flight"};
     return state.weights[layer].symbol;
-  }
-
-  static Symbol sum(const std::map<LayerId, Symbol>& by_layer) {
-    std::vector<Symbol> parts;
-    for (const auto& [layer, part] : by_layer) parts.push_back(part);
-    return symbol("sum", parts);
   }
 
   static bool holds(const std::vector<int>& values, int value) {
@@ -337,6 +406,24 @@ class Machine {
   const Stage& stage(const Instruction& instruction) const {
     return plan_.stages[static_cast<std::size_t>(instruction.stage)];
   }
+  [[nodiscard]] const Group& group(const Instruction& instruction) const {
+    const int index = plan_.transfers[static_cast<std::size_t>(instruction.transfer)].group;
+    return plan_.groups[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] bool sums(const Instruction& instruction) const {
+    return plan_.transfers[static_cast<std::size_t>(instruction.transfer)].payload == Payload::weight_gradients;
+  }
+  [[nodiscard]] bool reads(const Stage& stage, TensorId tensor) const {
+    return std::any_of(stage.layers.begin(), stage.layers.end(),
+                       [&](LayerId layer) { return holds(needs(layer).forward, tensor); });
+  }
+  [[nodiscard]] LayerId producer(TensorId tensor) const {
+    return model_.tensors[static_cast<std::size_t>(tensor)].producer;
+  }
+  [[nodiscard]] bool is_output(TensorId tensor) const {
+    return model_.tensors[static_cast<std::size_t>(tensor)].kind == TensorKind::output;
+  }
+  [[nodiscard]] std::vector<TensorId> made_by(LayerId layer) const { return made_[static_cast<std::size_t>(layer)]; }
   const LayerNeeds& needs(LayerId layer) const { return model_.needs[static_cast<std::size_t>(layer)]; }
 
   // --- End ---
@@ -350,7 +437,7 @@ class Machine {
       for (const Rank rank : plan_.groups[g].members)
         if (ranks_[static_cast<std::size_t>(rank)].starts[static_cast<int>(g)] !=
             static_cast<int>(calls_[static_cast<int>(g)].size()))
-          throw Fault{text("rank ", rank, " lacks a multicast of group ", g)};
+          throw Fault{text("rank ", rank, " lacks a collective of group ", g)};
   }
 
   FinalState final_state() {
@@ -375,14 +462,72 @@ class Machine {
   const Model& model_;
   const Program& program_;
   std::mt19937_64 random_;
-  std::vector<std::vector<Edge>> edges_;  // by group
+  std::vector<std::vector<TensorId>> made_;  // by layer
+  std::vector<std::vector<Edge>> edges_;     // by group
   std::vector<RankState> ranks_;
   std::map<int, std::deque<Call>> calls_;  // by group
   std::vector<Call*> active_;
   std::map<std::tuple<Rank, Op, int>, std::vector<int>> log_;
 };
 
+/// Forward and backward of one micro-batch of the whole network.
+class Reference {
+ public:
+  Reference(const Profile& profile, int microbatch)
+      : profile_(profile), model_(profile.model), made_(tensors_by_producer(model_)), microbatch_(microbatch) {
+    for (std::size_t t = 0; t < model_.tensors.size(); ++t)
+      if (model_.tensors[t].producer == kDataset)
+        values_[static_cast<int>(t)] = data_symbol(static_cast<int>(t), microbatch);
+  }
+
+  /// Adds the micro-batch's part to each layer's weight gradient.
+  void add_to(std::map<LayerId, Symbol>& gradients) {
+    const int layers = static_cast<int>(model_.layers.size());
+    for (LayerId layer = 0; layer < layers; ++layer)
+      for (const TensorId t : made_[static_cast<std::size_t>(layer)])
+        values_[t] = made_symbol(t, microbatch_, weights(layer), read(needs(layer).forward, {}));
+    for (LayerId layer = layers - 1; layer >= 0; --layer) {
+      std::vector<Symbol> outgoing;
+      for (const TensorId t : made_[static_cast<std::size_t>(layer)])
+        if (is_output(t)) outgoing.push_back(gradients_[t]);
+      gradients[layer] += weight_share(layer, microbatch_, read(needs(layer).backward_weight, outgoing));
+      for (const TensorId t : needs(layer).forward)
+        if (is_output(t))
+          gradients_[t] +=
+              input_share(layer, t, microbatch_, weights(layer), read(needs(layer).backward_input, outgoing));
+    }
+  }
+
+ private:
+  std::vector<Symbol> read(const std::vector<TensorId>& tensors, std::vector<Symbol> symbols) {
+    for (const TensorId tensor : tensors) symbols.push_back(values_.at(tensor));
+    return symbols;
+  }
+  [[nodiscard]] Symbol weights(LayerId layer) const {
+    return has_parameters(profile_, layer) ? initial_symbol(layer) : 0;
+  }
+  [[nodiscard]] const LayerNeeds& needs(LayerId layer) const { return model_.needs[static_cast<std::size_t>(layer)]; }
+  [[nodiscard]] bool is_output(TensorId tensor) const {
+    return model_.tensors[static_cast<std::size_t>(tensor)].kind == TensorKind::output;
+  }
+
+  const Profile& profile_;
+  const Model& model_;
+  std::vector<std::vector<TensorId>> made_;
+  int microbatch_;
+  std::map<TensorId, Symbol> values_, gradients_;
+};
+
 }  // namespace
+
+std::map<LayerId, Symbol> expected_weights(const Profile& profile, int microbatches) {
+  std::map<LayerId, Symbol> gradients;
+  for (int m = 0; m < microbatches; ++m) Reference(profile, m).add_to(gradients);
+  std::map<LayerId, Symbol> weights;
+  for (const auto& [layer, gradient] : gradients)
+    if (has_parameters(profile, layer)) weights[layer] = updated_symbol(initial_symbol(layer), gradient);
+  return weights;
+}
 
 Outcome interpret(const Plan& plan, const Program& program, std::uint64_t seed) {
   return Machine(plan, program, seed).run();

@@ -27,11 +27,17 @@ struct Outcome {
 
 /// Judges a program by running it: every rank one instruction at a time, in an
 /// interleaving drawn by `seed`, values as symbols, layer by layer. A send is
-/// synchronous: it completes only once its receive has started. Faults are a
-/// stall, a value that is missing, in flight or written twice, weights touched
-/// while in flight, starts and waits that do not pair up, and members that start
-/// a group's multicasts in different order.
+/// synchronous: it completes only once its receive has started. Sums are sums of
+/// numbers, so that they do not depend on who adds what first. Faults are a
+/// stall, a value that is missing, in flight, written twice or (where a stage has
+/// a recompute stage) not recomputed, weights touched while in flight, gradients
+/// touched while replicas sum them, starts and waits that do not pair up, and
+/// members that start a group's collectives in different order.
 /// Shares nothing with verifier and simulator but the plan's tables and multicast_edges.
 [[nodiscard]] Outcome interpret(const Plan& plan, const Program& program, std::uint64_t seed);
+
+/// The weights of every layer with parameters after one step, computed layer by
+/// layer from the profile alone: what every plan must end with at every rank.
+[[nodiscard]] std::map<LayerId, Symbol> expected_weights(const Profile& profile, int microbatches);
 
 }  // namespace sluice::interpreter

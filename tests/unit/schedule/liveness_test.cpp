@@ -47,7 +47,7 @@ std::pair<int, int> position_and_depth(const Plan& plan, int stage) {
 TEST(Liveness, a_displaced_layer_keeps_what_the_lower_of_its_workers_keeps_and_receives_ahead) {
   int most_beyond = 0;
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
-    const Plan plan = examples::random_plan(seed);
+    const Plan plan = examples::random_interval_plan(seed);
     if (plan.schedule != "1f1b") continue;
     const DataFlow flow(plan);
     for (const Tensor& tensor : plan.profile.model.tensors) {
@@ -97,7 +97,7 @@ TEST(Liveness, adds_up_the_memory_of_a_small_pipeline) {
                                 .cluster = cluster,
                                 .schedule = "gpipe",
                                 .microbatches = 3,
-                                .partition = examples::even_partition(4, 2)});
+                                .stages = stages_of(examples::even_partition(4, 2))});
   const MemoryUse use = memory_use(plan, 0);
   EXPECT_EQ(use.parameters, 2 * (40 + 50));
   EXPECT_EQ(use.gradients, 2 * 40);

@@ -28,7 +28,7 @@ Plan build(int layers, const std::string& schedule, int microbatches, const Part
                      .cluster = cluster,
                      .schedule = schedule,
                      .microbatches = microbatches,
-                     .partition = partition});
+                     .stages = stages_of(partition)});
 }
 
 TEST(Lowering, adds_loads_alone_on_one_rank) {
@@ -80,7 +80,7 @@ TEST(Lowering, transfers_tensors_without_bytes_too) {
                                 .cluster = cluster,
                                 .schedule = "1f1b",
                                 .microbatches = 2,
-                                .partition = examples::even_partition(2, 2)});
+                                .stages = stages_of(examples::even_partition(2, 2))});
   EXPECT_EQ(plan.transfers.size(), 2U);
 }
 
@@ -123,7 +123,7 @@ TEST(BuildPlan, frees_the_links_when_only_compute_counts) {
                       .cluster = cluster,
                       .schedule = "1f1b",
                       .microbatches = 2,
-                      .partition = examples::even_partition(2, 2)};
+                      .stages = stages_of(examples::even_partition(2, 2))};
   EXPECT_EQ(build_plan(request).cluster, cluster);
   request.compute_only = true;
   const Plan plan = build_plan(request);

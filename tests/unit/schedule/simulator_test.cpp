@@ -36,7 +36,7 @@ Plan build(const Cluster& cluster, const Partition& partition, int microbatches 
                      .cluster = cluster,
                      .schedule = "1f1b",
                      .microbatches = microbatches,
-                     .partition = partition,
+                     .stages = stages_of(partition),
                      .algorithm = algorithm});
 }
 
@@ -58,7 +58,7 @@ TEST(Simulator, lengthens_the_cycle_of_1f1b_by_the_latency_that_its_warm_up_cann
                                               .cluster = cluster,
                                               .schedule = "1f1b",
                                               .microbatches = microbatches,
-                                              .partition = examples::even_partition(workers, workers)})));
+                                              .stages = stages_of(examples::even_partition(workers, workers))})));
     };
     EXPECT_EQ(makespan_of(20 * workers) - makespan_of(10 * workers), 10 * (workers * 200 + 2 * 50 * (workers - 1)))
         << "K=" << workers;

@@ -81,11 +81,11 @@ TEST(Verifier, refuses_tables_that_do_not_fit_the_model) {
   EXPECT_EQ(message_with([](Plan& p) {
               p.stages.push_back({Work::backward_weight, 0, {0}, {0}});
             }),
-            "stage 4: separate backward_weight stages are not supported");
+            "backward stage 0 is whole, though other stages are backward_input or backward_weight");
   EXPECT_EQ(message_with([](Plan& p) {
               p.stages[0].owners = {0, 1};
             }),
-            "stage 0 has 2 owners: replicas are not supported");
+            "rank 1 has forward stage 1 besides another one, or twice");
   EXPECT_EQ(message_with([](Plan& p) { p.transfers[0].bytes = 99; }), "transfer 0 has 99 bytes, its payload 100");
   EXPECT_EQ(message_with([](Plan& p) { p.groups[0].root = 1; }),
             "transfer 0 starts from rank 1, but rank 0 makes its payload");

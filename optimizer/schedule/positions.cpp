@@ -1,0 +1,124 @@
+#include "optimizer/schedule/positions.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/index.h"
+#include "core/stage_pricing.h"
+
+namespace sluice {
+namespace {
+
+int& stage_for(Position& position, Work work) {
+  switch (work) {
+    case Work::forward:
+      return position.forward;
+    case Work::recompute:
+      return position.recompute;
+    case Work::backward:
+    case Work::backward_input:
+      return position.backward;
+    case Work::backward_weight:
+      break;
+  }
+  return position.backward_weight;
+}
+
+bool share_a_rank(const Stage& a, const Stage& b) {
+  return std::any_of(a.owners.begin(), a.owners.end(), [&](Rank rank) { return owns(rank, b); });
+}
+
+/// Finds for each backward-weight the backward-inputs that come before it.
+class WeightOrder {
+ public:
+  WeightOrder(const Model& model, const std::vector<Stage>& stages, std::vector<Position>& positions)
+      : model_(model),
+        stages_(stages),
+        positions_(positions),
+        made_(tensors_by_producer(model)),
+        consumers_(consumers_by_tensor(model)),
+        input_position_(model.layers.size(), kNone) {
+    for (int k = 0; k < std::ssize(positions); ++k)
+      if (positions[at(k)].backward != kNone)
+        for (const LayerId layer : stages[at(positions[at(k)].backward)].layers) input_position_[at(layer)] = k;
+  }
+
+  void fill() {
+    for (Position& position : positions_) {
+      if (position.backward_weight == kNone) continue;
+      follows_ = kNone;
+      for (const LayerId layer : stages_[at(position.backward_weight)].layers) add_needs(layer, position);
+      position.weight_follows = follows_;
+    }
+  }
+
+ private:
+  void add_needs(LayerId layer, const Position& position) {
+    for (const TensorId tensor : made_[at(layer)])
+      if (model_.tensors[at(tensor)].kind == TensorKind::output)
+        for (const LayerId consumer : consumers_[at(tensor)]) follow(input_position_[at(consumer)]);
+    for (const TensorId tensor : model_.needs[at(layer)].backward_weight)
+      follow_recompute(model_.tensors[at(tensor)].producer, stages_[at(position.backward_weight)]);
+  }
+
+  void follow_recompute(LayerId producer, const Stage& weight) {
+    for (int k = 0; k < std::ssize(positions_); ++k) {
+      if (positions_[at(k)].recompute == kNone) continue;
+      const Stage& recompute = stages_[at(positions_[at(k)].recompute)];
+      if (share_a_rank(recompute, weight) &&
+          std::binary_search(recompute.layers.begin(), recompute.layers.end(), producer))
+        follow(k);
+    }
+  }
+
+  void follow(int position) { follows_ = follows_ == kNone ? position : std::min(follows_, position); }
+
+  const Model& model_;
+  const std::vector<Stage>& stages_;
+  std::vector<Position>& positions_;
+  std::vector<std::vector<TensorId>> made_;
+  std::vector<std::vector<LayerId>> consumers_;
+  std::vector<int> input_position_;  // by layer
+  int follows_ = kNone;
+};
+
+/// @param replicas  ranks at each position
+void set_delays(std::vector<Position>& positions, const std::vector<int>& replicas, const Pricing& pricing) {
+  int ranks_from_here = 0;
+  for (int k = static_cast<int>(positions.size()) - 1; k >= 0; --k) {
+    ranks_from_here += replicas[at(k)];
+    positions[at(k)].backward_delay = std::max(1, microbatches_in_flight(pricing, ranks_from_here)) - 1;
+  }
+  for (int k = 0; k < std::ssize(positions); ++k) {
+    const int follows = positions[at(k)].weight_follows;
+    positions[at(k)].weight_delay = positions[at(follows == kNone ? k : std::min(k, follows))].backward_delay;
+  }
+}
+
+}  // namespace
+
+std::vector<Position> step_positions(const Plan& plan) {
+  std::map<int, Position> by_index;
+  for (int s = 0; s < std::ssize(plan.stages); ++s)
+    stage_for(by_index[plan.stages[at(s)].index], plan.stages[at(s)].work) = s;
+  std::vector<Position> positions;
+  for (const auto& [index, position] : by_index) positions.push_back(position);
+  WeightOrder(plan.profile.model, plan.stages, positions).fill();
+  set_delays(positions, replicas_by_position(plan.stages),
+             {.schedule = plan.schedule, .microbatches = plan.microbatches});
+  return positions;
+}
+
+std::vector<Position> evaluate_positions(const Plan& plan) {
+  std::vector<Position> positions;
+  std::vector<int> replicas;
+  for (const Position& position : step_positions(plan)) {
+    positions.push_back({.forward = position.forward});
+    const bool runs = position.forward != kNone;
+    replicas.push_back(runs ? static_cast<int>(plan.stages[at(position.forward)].owners.size()) : 0);
+  }
+  set_delays(positions, replicas, {.schedule = "1f1b", .microbatches = plan.microbatches});
+  return positions;
+}
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <vector>
+
+#include "core/plan.h"
+
+namespace sluice {
+
+/// What one position of the pipeline does in a program, and when. Stages are indices into Plan::stages, kNone
+/// where there is none; delays count micro-batches.
+struct Position {
+  int forward = kNone;
+  int recompute = kNone;
+  int backward = kNone;  ///< or backward_input
+  int backward_weight = kNone;
+  int weight_follows = kNone;  ///< the lowest position whose backward_input makes what backward_weight reads
+  int backward_delay = 0;      ///< forwards of later micro-batches before the backward of one
+  int weight_delay = 0;        ///< likewise before its backward_weight
+};
+
+/// Positions of the step by ascending Stage::index. The backward's delay is one
+/// less than microbatches_in_flight() under the plan's schedule. A backward-weight
+/// has the delay of the position that it follows, or of its own if that is larger:
+/// it reads the gradients of all stages that consume what its layers made, and
+/// what is recomputed on a rank that they share.
+/// @throws Error (bad input) for an unknown schedule
+[[nodiscard]] std::vector<Position> step_positions(const Plan& plan);
+
+/// The same positions with their forwards alone, and the delays of 1f1b over them.
+[[nodiscard]] std::vector<Position> evaluate_positions(const Plan& plan);
+
+}  // namespace sluice
