@@ -12,12 +12,14 @@ namespace {
 char symbol(const Instruction& instruction) {
   switch (instruction.op) {
     case Op::forward:
-    case Op::recompute:
       return static_cast<char>('0' + instruction.microbatch % 10);
     case Op::backward:
     case Op::backward_input:
-    case Op::backward_weight:
       return static_cast<char>('a' + instruction.microbatch % 26);
+    case Op::backward_weight:
+      return 'W';
+    case Op::recompute:
+      return 'R';
     case Op::optimizer_step:
       return 'U';
     case Op::multicast_wait:

@@ -31,11 +31,11 @@ void group_columns(Table table) {
 template <typename Table>
 void transfer_columns(Table table) {
   table.choice("payload", &Transfer::payload, Payload::weight_gradients, "what is sent");
-  table.number("tensor", &Transfer::tensor, {"1", "row of the model's tensors; -1 for weights"});
+  table.number("tensor", &Transfer::tensor, {"1", "row of the model's tensors; -1 for weights and their gradients"});
   table.number("stage", &Transfer::stage, {"1", "gradient: row of the stage that made it, else -1"});
-  table.number("layer", &Transfer::layer, {"1", "weights: row of the layer, else -1"});
+  table.number("layer", &Transfer::layer, {"1", "weights and their gradients: row of the layer, else -1"});
   table.number("group", &Transfer::group, {"1", "row of groups"});
-  table.number("bytes", &Transfer::bytes, {"B", "per micro-batch; weights: per step"});
+  table.number("bytes", &Transfer::bytes, {"B", "per micro-batch; weights and their gradients: per step"});
 }
 
 template <typename Table>

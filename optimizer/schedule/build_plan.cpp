@@ -13,11 +13,12 @@ namespace {
 
 void check(const Plan& plan) {
   if (plan.microbatches < 1) throw bad_input(text(plan.microbatches, " micro-batches, expected at least 1"));
+  Rank last = kNone;
   for (const Stage& stage : plan.stages)
-    for (const Rank rank : stage.owners)
-      if (rank >= std::ssize(plan.cluster.ranks))
-        throw infeasible(text("a stage for rank ", rank, ", but the cluster has ", plan.cluster.ranks.size(),
-                              " ranks: give fewer cuts or more ranks"));
+    for (const Rank rank : stage.owners) last = std::max(last, rank);
+  if (last >= std::ssize(plan.cluster.ranks))
+    throw infeasible(text("stages for ", last + 1, " ranks, but the cluster has ", plan.cluster.ranks.size(),
+                          " ranks: give fewer cuts or more ranks"));
   validate(plan);
   if (const std::string fault = stage_fault(plan); !fault.empty()) throw bad_input(fault);
 }

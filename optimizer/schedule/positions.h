@@ -23,7 +23,6 @@ struct Position {
 /// has the delay of the position that it follows, or of its own if that is larger:
 /// it reads the gradients of all stages that consume what its layers made, and
 /// what is recomputed on a rank that they share.
-/// @throws Error (bad input) for an unknown schedule
 [[nodiscard]] std::vector<Position> step_positions(const Plan& plan);
 
 /// The same positions with their forwards alone, and the delays of 1f1b over them.

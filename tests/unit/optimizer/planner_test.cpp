@@ -167,7 +167,7 @@ TEST(Planner, refuses_cuts_that_are_none) {
   request.search.cuts = Cuts::joint;
   expect_usage({1, 2}, {1, 3}, "--cuts joint");
   request.forward_cuts = request.backward_cuts = {{1, 2, 3}};
-  expect_refused(request, ExitCode::infeasible, "4 workers, but the cluster has 3 ranks");
+  expect_refused(request, ExitCode::infeasible, "stages for 4 ranks, but the cluster has 3 ranks");
 }
 
 TEST(Planner, sequential_runs_on_one_rank_only) {

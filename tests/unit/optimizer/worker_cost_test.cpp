@@ -186,7 +186,7 @@ TEST(WorkerCost, memory_covers_what_the_built_plan_holds) {
     Partition partition{random_bounds(random, workers, layers), random_bounds(random, workers, layers)};
     if (random.chance(0.3)) partition.backward_bounds = partition.forward_bounds;
     const std::string schedule = random.chance(0.7) ? "1f1b" : "gpipe";
-    const Plan plan = build_plan({profile, cluster, schedule, microbatches, partition});
+    const Plan plan = build_plan({profile, cluster, schedule, microbatches, stages_of(partition)});
     const Loads loads = loads_of(profile, cluster, plan.stages, {schedule, microbatches});
     for (Rank rank = 0; rank < workers; ++rank) {
       const std::int64_t priced_here = loads.ranks[at(rank)].memory_bytes;
