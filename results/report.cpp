@@ -91,7 +91,9 @@ std::string pictures(const RunResults& results) {
                   measured->shift_ns.empty() ? ", each rank from its own begin" : "", "\n",
                   picture(measured->timeline, program(header.plan, "step"), measured->shift_ns));
   if (!lines.empty())
-    lines += "  (0-9 forward, a-z backward of micro-batch 0, 1, ...; U update; = load, send; . wait)\n";
+    lines +=
+        "  (0-9 forward, a-z backward of micro-batch 0, 1, ...; W backward-weight; R recompute; U update; = load, "
+        "send; . wait)\n";
   return lines;
 }
 

@@ -70,6 +70,21 @@ void require_tables_of_layers(const Model& model) {
     if (expected.tensors[t] != model.tensors[t]) refuse(text("tensor ", model.tensors[t].name, " is"));
 }
 
+/// One owner each, whole backwards, nothing twice.
+void require_whole_stages(const Plan& plan) {
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
+    if (stage.owners.size() > 1)
+      throw bad_input(
+          text("stage ", s, " has ", stage.owners.size(), " replicas: training does not support replicated stages"));
+    if (stage.work == Work::recompute)
+      throw bad_input(text("stage ", s, " recomputes: training does not support recomputation"));
+    if (stage.work != Work::forward && stage.work != Work::backward)
+      throw bad_input(text("stage ", s, " is ", to_string(stage.work),
+                           ": training does not support backward-input and backward-weight apart"));
+  }
+}
+
 }  // namespace
 
 void require_executable(const Plan& plan) {
@@ -78,10 +93,7 @@ void require_executable(const Plan& plan) {
   require_tables_of_layers(plan.profile.model);
   for (const ElementType type : {plan.compute_type, plan.boundary_type, plan.master_type})
     if (type != ElementType::float32) throw bad_input("the plan asks for an element type other than float32");
-  for (std::size_t stage = 0; stage < plan.stages.size(); ++stage)
-    if (plan.stages[stage].owners.size() > 1)
-      throw bad_input(text("stage ", stage, " has ", plan.stages[stage].owners.size(),
-                           " replicas: training does not support replicated stages"));
+  require_whole_stages(plan);
   for (const char* name : {"step", "evaluate"})
     for (const auto& list : program(plan, name).ranks)
       for (const Instruction& instruction : list)

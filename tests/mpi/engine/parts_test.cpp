@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <new>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -23,6 +24,7 @@
 #include "runtime/engine/executor.h"
 #include "runtime/engine/recorder.h"
 #include "runtime/engine/sample_order.h"
+#include "runtime/engine/support.h"
 #include "tests/mpi/engine/training_reference.h"
 
 namespace sluice {
@@ -232,6 +234,31 @@ TEST_F(SequentialRun, passes_a_devices_failure_on) {
         create_host_device(), {.seed = 1, .max_delay = std::chrono::microseconds(20), .fail_at = piece});
     EXPECT_THROW((void)run(*device, "step", rows, Split::train), Error) << "piece " << piece;
   }
+}
+
+TEST_F(SequentialRun, names_the_features_that_it_refuses) {
+  const Profile profile = even_profile(model_);
+  const Cluster cluster = uniform_cluster(1, 2, {}, {});
+  std::vector<LayerId> all(model_.layers.size());
+  std::iota(all.begin(), all.end(), 0);
+  const auto refusal = [&](const std::vector<Stage>& stages) -> std::string {
+    try {
+      require_executable(build_plan(
+          {.profile = profile, .cluster = cluster, .schedule = "sequential", .microbatches = 2, .stages = stages}));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), ExitCode::bad_input);
+      return error.what();
+    }
+    return "runs";
+  };
+  const Stage forward{Work::forward, 0, all, {0}}, backward{Work::backward, 0, all, {0}};
+  EXPECT_EQ(refusal({forward, backward}), "runs");
+  EXPECT_EQ(refusal({{Work::forward, 0, all, {0, 1}}, backward}),
+            "stage 0 has 2 replicas: training does not support replicated stages");
+  EXPECT_EQ(refusal({forward, backward, {Work::recompute, 0, {0, 1}, {0}}}),
+            "stage 2 recomputes: training does not support recomputation");
+  EXPECT_EQ(refusal({forward, {Work::backward_input, 0, all, {0}}, {Work::backward_weight, 0, all, {0}}}),
+            "stage 1 is backward_input: training does not support backward-input and backward-weight apart");
 }
 
 }  // namespace

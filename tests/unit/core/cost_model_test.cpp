@@ -81,5 +81,39 @@ TEST(MulticastEdges, reach_every_member_once_through_ranks_that_hold_the_payload
   }
 }
 
+TEST(Ring, goes_through_each_node_once) {
+  const Group group{.root = 3, .members = {0, 1, 2, 3, 5}};
+  EXPECT_EQ(ring_edges(group, on_nodes({1, 0, 1, 0, 0, 2})),
+            (std::vector<Edge>{{1, 3}, {3, 0}, {0, 2}, {2, 5}, {5, 1}}));
+  EXPECT_TRUE(ring_edges({.root = 3, .members = {3}}, on_nodes({0, 0, 0, 0})).empty());
+}
+
+/// What the i-th member of a ring sends, chunk by chunk as Patarasuk and Yuan do it.
+std::int64_t bytes_sent_step_by_step(std::int64_t bytes, int members, int member) {
+  std::vector<std::int64_t> chunks(static_cast<std::size_t>(members), 0);
+  for (std::int64_t byte = 0; byte < bytes; ++byte) ++chunks[static_cast<std::size_t>(byte % members)];
+  const auto chunk = [&](int index) { return chunks[static_cast<std::size_t>((index + 2 * members) % members)]; };
+  std::int64_t sent = 0;
+  for (int step = 0; step < members - 1; ++step) sent += chunk(member - step) + chunk(member + 1 - step);
+  return sent;
+}
+
+TEST(Ring, carries_two_r_minus_one_times_the_bytes_exactly) {
+  for (const int members : {1, 2, 3, 4, 7})
+    for (const std::int64_t bytes : {0, 1, 2, 5, 40, 41, 1001}) {
+      std::int64_t sum = 0;
+      for (int edge = 0; edge < members; ++edge) {
+        const std::int64_t sent = ring_bytes(bytes, members, edge);
+        EXPECT_EQ(sent, bytes_sent_step_by_step(bytes, members, edge)) << members << " members, " << bytes << " B";
+        sum += sent;
+      }
+      EXPECT_EQ(sum, 2 * (members - 1) * bytes) << members << " members, " << bytes << " B";
+    }
+}
+
+TEST(Ring, takes_the_latency_of_its_rounds) {
+  EXPECT_DOUBLE_EQ(ring_time({.latency_s = 2, .bandwidth_bytes_per_s = 10}, 60, 4), 6 * 2 + 6);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -73,6 +73,10 @@ TEST(Plan, cells_print_as_in_the_papers) {
   EXPECT_EQ(cell(plan, {.op = Op::load_labels, .microbatch = 4}), "Y4");
   EXPECT_EQ(cell(plan, {.op = Op::forward, .stage = 1, .microbatch = 3}), "1F3");
   EXPECT_EQ(cell(plan, {.op = Op::backward, .stage = 2, .microbatch = 3}), "1B3") << "the position, not the table row";
+  EXPECT_EQ(cell(plan, {.op = Op::backward_input, .stage = 2, .microbatch = 3}), "1I3");
+  EXPECT_EQ(cell(plan, {.op = Op::backward_weight, .stage = 2, .microbatch = 3}), "1W3");
+  EXPECT_EQ(cell(plan, {.op = Op::recompute, .stage = 2, .microbatch = 3}), "1R3");
+  EXPECT_EQ(cell(plan, {.op = Op::all_reduce_start, .transfer = 1}), "+T1");
   EXPECT_EQ(cell(plan, {.op = Op::multicast_start, .transfer = 0, .microbatch = 1}), "+T0.1");
   EXPECT_EQ(cell(plan, {.op = Op::multicast_wait, .transfer = 1}), "-T1");
   EXPECT_EQ(cell(plan, {.op = Op::optimizer_step, .stage = 2}), "U1");

@@ -105,5 +105,55 @@ TEST(Generators, an_unknown_schedule_is_bad_input) {
   EXPECT_THROW((void)plan_of({{0, 3}, {0, 3}}, "zigzag", 3), Error);
 }
 
+Plan plan_of_stages(std::vector<Stage> stages, const std::string& schedule, int microbatches, int ranks) {
+  const Profile profile = examples::chain(2, 1e-9, 1e-9);
+  const Cluster cluster = uniform_cluster(1, ranks, {}, {});
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = schedule,
+                     .microbatches = microbatches,
+                     .stages = std::move(stages)});
+}
+
+TEST(Generators, replicas_take_turns_and_keep_as_many_in_flight_as_ranks_follow) {
+  const Plan plan = plan_of_stages({{Work::forward, 0, {0}, {0, 1}},
+                                    {Work::forward, 1, {1}, {2}},
+                                    {Work::backward, 0, {0}, {0, 1}},
+                                    {Work::backward, 1, {1}, {2}}},
+                                   "1f1b", 5, 3);
+  const Figure figure = generate_step(plan);
+  EXPECT_EQ(cells(plan, figure.ranks[0]), "0F0 0F2 0B0 0F4 0B2 0B4 U0") << "three ranks: 0F2 stands before 0B0";
+  EXPECT_EQ(cells(plan, figure.ranks[1]), "0F1 0F3 0B1 0B3 U0");
+  EXPECT_EQ(cells(plan, figure.ranks[2]), "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 1F4 1B4 U1");
+}
+
+TEST(Generators, forward_and_backward_of_a_position_may_have_different_replicas) {
+  const Plan plan =
+      plan_of_stages({{Work::forward, 0, {0, 1}, {0}}, {Work::backward, 0, {0, 1}, {1, 2}}}, "gpipe", 3, 3);
+  const Figure figure = generate_step(plan);
+  EXPECT_EQ(cells(plan, figure.ranks[0]), "0F0 0F1 0F2");
+  EXPECT_EQ(cells(plan, figure.ranks[1]), "0B0 0B2 U0");
+  EXPECT_EQ(cells(plan, figure.ranks[2]), "0B1 U0");
+}
+
+TEST(Generators, a_backward_weight_waits_for_the_backward_inputs_of_its_consumers) {
+  const Plan plan = plan_of_stages({{Work::forward, 0, {0}, {0}},
+                                    {Work::forward, 1, {1}, {1}},
+                                    {Work::backward_input, 0, {0, 1}, {0}},
+                                    {Work::backward_weight, 1, {0, 1}, {1}}},
+                                   "1f1b", 3, 2);
+  const Figure figure = generate_step(plan);
+  EXPECT_EQ(cells(plan, figure.ranks[0]), "0F0 0F1 0I0 0F2 0I1 0I2");
+  EXPECT_EQ(cells(plan, figure.ranks[1]), "1F0 1F1 1W0 1F2 1W1 1W2 U1") << "layer 0's gradient comes from position 0";
+}
+
+TEST(Generators, recompute_stands_right_before_the_backward) {
+  const Plan plan = plan_of_stages(
+      {{Work::forward, 0, {0, 1}, {0}}, {Work::backward, 0, {0, 1}, {0}}, {Work::recompute, 0, {0}, {0}}}, "gpipe", 2,
+      1);
+  EXPECT_EQ(cells(plan, generate_step(plan).ranks[0]), "0F0 0F1 0R0 0B0 0R1 0B1 U0");
+  EXPECT_EQ(cells(plan, generate_evaluate(plan).ranks[0]), "0F0 0F1");
+}
+
 }  // namespace
 }  // namespace sluice

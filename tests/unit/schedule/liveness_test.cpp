@@ -109,5 +109,63 @@ TEST(Liveness, adds_up_the_memory_of_a_small_pipeline) {
   EXPECT_EQ(use.buffers, 3 * (100 + 100 + 10 + 10) + 2 * 100 + 3 * 100);
 }
 
+TEST(Liveness, recomputed_tensors_live_from_the_recompute_to_the_backward) {
+  const Profile profile = examples::chain(3, 1e-9, 1e-9);
+  const Cluster cluster = uniform_cluster(1, 1, {}, {});
+  std::vector<Stage> stages{{Work::forward, 0, {0, 1, 2}, {0}}, {Work::backward, 0, {0, 1, 2}, {0}}};
+  const auto plan_of = [&] {
+    return build_plan(
+        {.profile = profile, .cluster = cluster, .schedule = "gpipe", .microbatches = 4, .stages = stages});
+  };
+  EXPECT_EQ(slots(plan_of(), 0, "out0"), 4);
+  stages.push_back({Work::recompute, 0, {0, 1}, {0}});
+  const Plan plan = plan_of();
+  for (const char* tensor : {"out0", "out1", "aux0", "aux1"}) EXPECT_EQ(slots(plan, 0, tensor), 1) << tensor;
+  EXPECT_EQ(slots(plan, 0, "input"), 4) << "what recompute reads is kept";
+  EXPECT_EQ(slots(plan, 0, "aux2"), 4);
+  for (const Lifetime& lifetime : plan_buffers(plan, plan.programs[0], 0).lifetimes)
+    if (lifetime.value.tensor == tensor_named(plan, "out0")) {
+      const Op first = plan.programs[0].ranks[0][at(lifetime.first)].op;
+      EXPECT_EQ(plan.programs[0].ranks[0][at(lifetime.last)].op, first == Op::forward ? Op::forward : Op::backward);
+    }
+}
+
+TEST(Liveness, replicas_divide_what_is_in_flight) {
+  const Profile profile = examples::chain(2, 1e-9, 1e-9);
+  const Cluster cluster = uniform_cluster(1, 5, {}, {});
+  const Plan plan = build_plan({.profile = profile,
+                                .cluster = cluster,
+                                .schedule = "1f1b",
+                                .microbatches = 12,
+                                .stages = {{Work::forward, 0, {0}, {0, 1}},
+                                           {Work::forward, 1, {1}, {2, 3, 4}},
+                                           {Work::backward, 0, {0}, {0, 1}},
+                                           {Work::backward, 1, {1}, {2, 3, 4}}}});
+  EXPECT_EQ(slots(plan, 0, "aux0"), 3) << "5 ranks from here on, 2 of them replicas";
+  EXPECT_EQ(slots(plan, 1, "aux0"), 3);
+  EXPECT_EQ(slots(plan, 2, "aux1"), 1);
+  const MemoryUse use = memory_use(plan, 1);
+  EXPECT_EQ(use.parameters + use.gradients + use.optimizer_state, 3 * 40) << "every replica has its own";
+}
+
+TEST(Liveness, halves_of_a_backward_keep_what_each_reads) {
+  const Profile profile = examples::chain(2, 1e-9, 1e-9);
+  const Cluster cluster = uniform_cluster(1, 2, {}, {});
+  const Plan plan = build_plan({.profile = profile,
+                                .cluster = cluster,
+                                .schedule = "gpipe",
+                                .microbatches = 3,
+                                .stages = {{Work::forward, 0, {0, 1}, {0}},
+                                           {Work::backward_input, 0, {0, 1}, {0}},
+                                           {Work::backward_weight, 0, {0, 1}, {1}}}});
+  EXPECT_EQ(slots(plan, 0, "aux0"), 3) << "backward-input reads it";
+  EXPECT_EQ(slots(plan, 1, "aux0"), 0);
+  EXPECT_EQ(slots(plan, 0, "out0"), 2) << "until its send is over";
+  EXPECT_EQ(slots(plan, 1, "out0"), 3) << "backward-weight reads it";
+  EXPECT_EQ(memory_use(plan, 0).gradients, 0);
+  EXPECT_EQ(memory_use(plan, 0).parameters, 80);
+  EXPECT_EQ(memory_use(plan, 1).gradients, 80);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -56,6 +56,70 @@ TEST(Lowering, sends_updated_weights_of_displaced_layers_to_their_forward_owner)
   EXPECT_EQ(plan.groups[at(weights->group)].members, (std::vector<Rank>{0, 1}));
 }
 
+Plan build(const Profile& profile, const Cluster& cluster, int microbatches, std::vector<Stage> stages) {
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = "gpipe",
+                     .microbatches = microbatches,
+                     .stages = std::move(stages)});
+}
+
+TEST(Lowering, replicas_sum_gradients_behind_their_last_backward_and_in_front_of_the_update) {
+  const Plan plan = build(examples::chain(2, 1e-9, 2e-9), uniform_cluster(1, 2, {}, {}), 3,
+                          {{Work::forward, 0, {0, 1}, {0, 1}}, {Work::backward, 0, {0, 1}, {0, 1}}});
+  EXPECT_EQ(cells(plan, "step", 0), "X0 Y0 0F0 X2 Y2 0F2 0B0 0B2 +T0 +T1 -T0 -T1 U0");
+  EXPECT_EQ(cells(plan, "step", 1), "X1 Y1 0F1 0B1 +T0 +T1 -T0 -T1 U0");
+  ASSERT_EQ(plan.transfers.size(), 2U);
+  EXPECT_EQ(plan.transfers[0], (Transfer{.payload = Payload::weight_gradients, .layer = 0, .group = 0, .bytes = 40}));
+  EXPECT_EQ(plan.groups[0].members, (std::vector<Rank>{0, 1}));
+}
+
+TEST(Lowering, an_owner_on_the_readers_own_node_sends_it_the_weights) {
+  Cluster cluster = uniform_cluster(3, 2, {}, {});
+  const Plan plan = build(examples::chain(1, 1e-9, 2e-9), cluster, 4,
+                          {{Work::forward, 0, {0}, {1, 3, 4, 5}}, {Work::backward, 0, {0}, {0, 2}}});
+  std::set<std::vector<Rank>> groups;  // root first
+  for (const Transfer& transfer : plan.transfers)
+    if (transfer.payload == Payload::weights) {
+      std::vector<Rank> ranks{plan.groups[at(transfer.group)].root};
+      for (const Rank member : plan.groups[at(transfer.group)].members)
+        if (member != ranks.front()) ranks.push_back(member);
+      groups.insert(ranks);
+    }
+  EXPECT_EQ(groups, (std::set<std::vector<Rank>>{{0, 1, 4, 5}, {2, 3}}));
+}
+
+TEST(Lowering, what_a_rank_recomputes_is_not_sent_to_it) {
+  const Profile profile = examples::chain(2, 1e-9, 2e-9);
+  const Cluster cluster = uniform_cluster(1, 2, {}, {});
+  std::vector<Stage> stages{{Work::forward, 0, {0, 1}, {0}}, {Work::backward, 0, {0, 1}, {1}}};
+  const auto activations = [&](const std::vector<Stage>& with) {
+    std::set<TensorId> sent;
+    for (const Transfer& transfer : build(profile, cluster, 2, with).transfers)
+      if (transfer.payload == Payload::activation) sent.insert(transfer.tensor);
+    return sent;
+  };
+  // Tensors: input, labels, out0, aux0, out1, aux1.
+  EXPECT_EQ(activations(stages), (std::set<TensorId>{2, 3, 5}));
+  stages.push_back({Work::recompute, 0, {0}, {1}});
+  EXPECT_EQ(activations(stages), (std::set<TensorId>{5})) << "the input comes from the dataset";
+  stages.back().layers = {1};
+  EXPECT_EQ(activations(stages), (std::set<TensorId>{2, 3})) << "layer 1 reads out0";
+}
+
+TEST(Lowering, both_halves_of_a_backward_get_the_gradient_in_one_multicast) {
+  const Plan plan = build(examples::chain(2, 1e-9, 2e-9), uniform_cluster(1, 3, {}, {}), 1,
+                          {{Work::forward, 0, {0, 1}, {0}},
+                           {Work::backward_input, 0, {0}, {0}},
+                           {Work::backward_input, 1, {1}, {1}},
+                           {Work::backward_weight, 0, {0, 1}, {2}}});
+  const auto gradient = std::find_if(plan.transfers.begin(), plan.transfers.end(),
+                                     [](const Transfer& t) { return t.payload == Payload::gradient; });
+  ASSERT_NE(gradient, plan.transfers.end());
+  EXPECT_EQ(gradient->tensor, 2) << "out0";
+  EXPECT_EQ(plan.groups[at(gradient->group)], (Group{.root = 1, .members = {0, 1, 2}}));
+}
+
 TEST(Lowering, moves_each_value_in_one_multicast_to_all_its_readers) {
   // Layer 0's output goes to worker 1 (forward) and worker 2 (backward of layers 0 and 1).
   const Plan plan = build(2, "gpipe", 3, {{0, 1, 2, 2}, {0, 0, 0, 2}}, 3);

@@ -147,5 +147,53 @@ TEST(Simulator, refuses_a_program_that_stalls) {
   EXPECT_THROW((void)simulate(plan), Error);
 }
 
+TEST(Simulator, an_all_reduce_begins_with_the_last_member_and_takes_the_slowest_edge) {
+  const Profile profile = examples::chain(1, 10e-9, 20e-9);
+  Cluster cluster = uniform_cluster(2, 2, kIntra, kInter);
+  cluster.ranks = {{.node = 0}, {.node = 0}, {.node = 1}};
+  const Plan plan = build_plan({.profile = profile,
+                                .cluster = cluster,
+                                .schedule = "1f1b",
+                                .microbatches = 4,
+                                .stages = {{Work::forward, 0, {0}, {0, 1, 2}}, {Work::backward, 0, {0}, {0, 1, 2}}}});
+  const Timeline timeline = simulate(plan);
+  // Rank 0 has two micro-batches of 30 each. 40 B in chunks of 14, 13, 13: the ring 0 1 2 carries 54, 53, 53 B in four
+  // rounds; between nodes they take 4 * 50 + 53.
+  EXPECT_EQ(makespan_ns(timeline), 2 * 30 + 4 * 50 + 53);
+  EXPECT_EQ(timeline.ranks[0].sent_bytes, (LinkBytes{54, 0}));
+  EXPECT_EQ(timeline.ranks[1].sent_bytes, (LinkBytes{0, 53}));
+  EXPECT_EQ(timeline.ranks[2].sent_bytes, (LinkBytes{0, 53}));
+  EXPECT_EQ(timeline.ranks[1].received_bytes, (LinkBytes{54, 0}));
+}
+
+TEST(Simulator, replicas_share_the_work) {
+  // Two replicas of the slow half keep pace with the fast one.
+  Profile profile = examples::chain(2, 10e-9, 20e-9);
+  profile.costs[0].forward_s = 20e-9;
+  profile.costs[0].backward_input_s = 40e-9;
+  const Cluster cluster = uniform_cluster(1, 3, {}, {});
+  const auto makespan_of = [&](int microbatches) {
+    return makespan_ns(simulate(build_plan({.profile = profile,
+                                            .cluster = cluster,
+                                            .schedule = "1f1b",
+                                            .microbatches = microbatches,
+                                            .stages = {{Work::forward, 0, {0}, {0, 1}},
+                                                       {Work::forward, 1, {1}, {2}},
+                                                       {Work::backward, 0, {0}, {0, 1}},
+                                                       {Work::backward, 1, {1}, {2}}}})));
+  };
+  EXPECT_EQ(makespan_of(60) - makespan_of(40), 20 * 30);
+}
+
+TEST(Simulator, recomputing_takes_the_forwards_time) {
+  const Plan plan = build_plan(
+      {.profile = kProfile,
+       .cluster = uniform_cluster(1, 1, {}, {}),
+       .schedule = "1f1b",
+       .microbatches = 3,
+       .stages = {{Work::forward, 0, {0, 1}, {0}}, {Work::backward, 0, {0, 1}, {0}}, {Work::recompute, 0, {1}, {0}}}});
+  EXPECT_EQ(makespan_ns(simulate(plan)), 3 * (2 * 10 + 10 + 2 * 20));
+}
+
 }  // namespace
 }  // namespace sluice

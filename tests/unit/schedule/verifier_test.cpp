@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "core/index.h"
@@ -94,6 +95,91 @@ TEST(Verifier, refuses_tables_that_do_not_fit_the_model) {
   EXPECT_EQ(message_with([](Plan& p) { p.programs[1].name = "steady"; }), "program steady is not supported");
   EXPECT_TRUE(contains(message_with([](Plan& p) { p.programs[0].ranks[0].push_back({.op = Op::switch_version}); }),
                        "instruction switch_version is not supported"));
+}
+
+/// Two replicas, recomputation and halves of backward in one plan of two layers.
+Plan rich_plan() {
+  const Profile profile = examples::chain(2, 1e-9, 1e-9);
+  const Cluster cluster = uniform_cluster(1, 4, {}, {});
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = "1f1b",
+                     .microbatches = 4,
+                     .stages = {{Work::forward, 0, {0}, {0, 1}},
+                                {Work::forward, 1, {1}, {2}},
+                                {Work::backward_input, 0, {0}, {0, 1}},
+                                {Work::backward_input, 1, {1}, {2}},
+                                {Work::backward_weight, 0, {0}, {0, 1}},
+                                {Work::backward_weight, 1, {1}, {3}},
+                                {Work::recompute, 0, {0}, {0, 1}}}});
+}
+
+std::string verdict_with(const std::function<void(Plan&)>& change) {
+  Plan plan = rich_plan();
+  change(plan);
+  return verdict(plan);
+}
+
+void erase_cells(Plan& plan, Rank rank, const std::string& shown) {
+  std::erase_if(plan.programs[0].ranks[at(rank)],
+                [&](const Instruction& instruction) { return cell(plan, instruction) == shown; });
+}
+
+TEST(Verifier, refuses_stages_that_contradict_each_other) {
+  EXPECT_EQ(verdict(rich_plan()), "passes");
+  EXPECT_EQ(verdict_with([](Plan& p) { p.stages[3].work = Work::backward; }),
+            "backward stage 1 is whole, though other stages are backward_input or backward_weight");
+  EXPECT_EQ(verdict_with([](Plan& p) { p.profile.split_backward = false; }),
+            "the profile has one time for all of backward: backward_input and backward_weight stages are not possible");
+  EXPECT_EQ(verdict_with([](Plan& p) { p.stages[5].layers = {0}; }),
+            "layer layer0 is in 2 backward_weight stages, expected exactly one");
+  EXPECT_EQ(verdict_with([](Plan& p) {
+              p.stages[0].owners = {1, 1};
+            }),
+            "rank 1 has forward stage 0 besides another one, or twice");
+  EXPECT_EQ(verdict_with([](Plan& p) { p.stages[1].index = 0; }), "there are two stages forward stage 0");
+  EXPECT_EQ(verdict_with([](Plan& p) {
+              p.stages[0].index = 1;
+              p.stages[1].index = 0;
+            }),
+            "layer layer1 is in forward stage 0, but layer layer0, which it reads, in the later 1");
+  EXPECT_EQ(verdict_with([](Plan& p) {
+              p.stages[2].index = 1;
+              p.stages[3].index = 0;
+            }),
+            "layer layer1 is in backward_input stage 0, but layer layer0, which it reads, in the later 1");
+  EXPECT_EQ(verdict_with([](Plan& p) {
+              p.stages[6].owners = {1, 0};
+            }),
+            "recompute stage 0 has no backward_input stage of its index and owners");
+  EXPECT_EQ(verdict_with([](Plan& p) { p.stages[6].index = 2; }),
+            "recompute stage 2 has no backward_input stage of its index and owners");
+}
+
+TEST(Verifier, refuses_backwards_without_recompute_and_updates_without_all_reduce) {
+  const Plan plan = rich_plan();
+  const auto sum = std::find_if(plan.transfers.begin(), plan.transfers.end(),
+                                [](const Transfer& transfer) { return transfer.payload == Payload::weight_gradients; });
+  ASSERT_NE(sum, plan.transfers.end());
+  const std::string transfer = text('T', sum - plan.transfers.begin());
+  EXPECT_TRUE(contains(verdict_with([](Plan& p) { erase_cells(p, 0, "0R2"); }), "before it was recomputed"));
+  EXPECT_TRUE(contains(verdict_with([&](Plan& p) {
+                         for (const Rank rank : {0, 1})
+                           for (const char* sign : {"+", "-"}) erase_cells(p, rank, sign + transfer);
+                       }),
+                       "before its replicas' gradients are summed"));
+  EXPECT_TRUE(contains(verdict_with([&](Plan& p) {
+                         for (const char* sign : {"+", "-"}) erase_cells(p, 1, sign + transfer);
+                       }),
+                       "before its replicas' gradients are summed"));
+  EXPECT_TRUE(contains(verdict_with([&](Plan& p) {
+                         std::vector<Instruction>& list = p.programs[0].ranks[0];
+                         std::swap(list[at(find_cell(p, 0, "+" + transfer))], list[at(find_cell(p, 0, "0W2"))]);
+                       }),
+                       "sums the gradients of layer layer0 after 1 of 2 backwards"));
+  EXPECT_TRUE(contains(
+      verdict_with([&](Plan& p) { p.transfers[at(static_cast<int>(sum - plan.transfers.begin()))].layer = 1; }),
+      "does not sum gradients over the replicas of layer layer1"));
 }
 
 TEST(Verifier, refuses_a_rank_whose_memory_is_a_byte_short) {

@@ -86,11 +86,13 @@ inline Plan sample_plan() {
                  {Work::forward, 1, {1, 2}, {1}},
                  {Work::backward, 1, {2}, {1}},
                  {Work::backward_input, 0, {0, 1}, {0, 1}},
-                 {Work::backward_weight, 0, {0, 1}, {0}}};
+                 {Work::backward_weight, 0, {0, 1}, {0}},
+                 {Work::recompute, 1, {1}, {1}}};
   plan.groups = {{0, {0, 1}, MulticastAlgorithm::flat}, {1, {0, 1}, MulticastAlgorithm::hierarchical}};
   plan.transfers = {{Payload::activation, 2, kNone, kNone, 0, 27648},
                     {Payload::gradient, 3, 2, kNone, 1, 55296},
-                    {Payload::weights, kNone, kNone, 0, 1, 624}};
+                    {Payload::weights, kNone, kNone, 0, 1, 624},
+                    {Payload::weight_gradients, kNone, kNone, 0, 1, 624}};
   plan.programs = {{"step",
                     {{{Op::load_input, kNone, kNone, 0},
                       {Op::forward, 0, kNone, 0},
