@@ -82,12 +82,19 @@ class WeightOrder {
   int follows_ = kNone;
 };
 
-/// @param replicas  ranks at each position
-void set_delays(std::vector<Position>& positions, const std::vector<int>& replicas, const Pricing& pricing) {
+/// The most owners of its stages: the ranks that share the position's micro-batches.
+int replicas(const Position& position, const std::vector<Stage>& stages) {
+  std::size_t most = 0;
+  for (const int stage : {position.forward, position.recompute, position.backward, position.backward_weight})
+    if (stage != kNone) most = std::max(most, stages[at(stage)].owners.size());
+  return static_cast<int>(most);
+}
+
+void set_delays(std::vector<Position>& positions, const std::vector<Stage>& stages, const Pricing& pricing) {
   int ranks_from_here = 0;
-  for (int k = static_cast<int>(positions.size()) - 1; k >= 0; --k) {
-    ranks_from_here += replicas[at(k)];
-    positions[at(k)].backward_delay = std::max(1, microbatches_in_flight(pricing, ranks_from_here)) - 1;
+  for (auto position = positions.rbegin(); position != positions.rend(); ++position) {
+    ranks_from_here += replicas(*position, stages);
+    position->backward_delay = std::max(1, microbatches_in_flight(pricing, ranks_from_here)) - 1;
   }
   for (int k = 0; k < std::ssize(positions); ++k) {
     const int follows = positions[at(k)].weight_follows;
@@ -104,20 +111,14 @@ std::vector<Position> step_positions(const Plan& plan) {
   std::vector<Position> positions;
   for (const auto& [index, position] : by_index) positions.push_back(position);
   WeightOrder(plan.profile.model, plan.stages, positions).fill();
-  set_delays(positions, replicas_by_position(plan.stages),
-             {.schedule = plan.schedule, .microbatches = plan.microbatches});
+  set_delays(positions, plan.stages, {.schedule = plan.schedule, .microbatches = plan.microbatches});
   return positions;
 }
 
 std::vector<Position> evaluate_positions(const Plan& plan) {
   std::vector<Position> positions;
-  std::vector<int> replicas;
-  for (const Position& position : step_positions(plan)) {
-    positions.push_back({.forward = position.forward});
-    const bool runs = position.forward != kNone;
-    replicas.push_back(runs ? static_cast<int>(plan.stages[at(position.forward)].owners.size()) : 0);
-  }
-  set_delays(positions, replicas, {.schedule = "1f1b", .microbatches = plan.microbatches});
+  for (const Position& position : step_positions(plan)) positions.push_back({.forward = position.forward});
+  set_delays(positions, plan.stages, {.schedule = "1f1b", .microbatches = plan.microbatches});
   return positions;
 }
 

@@ -147,6 +147,17 @@ TEST(Generators, a_backward_weight_waits_for_the_backward_inputs_of_its_consumer
   EXPECT_EQ(cells(plan, figure.ranks[1]), "1F0 1F1 1W0 1F2 1W1 1W2 U1") << "layer 0's gradient comes from position 0";
 }
 
+TEST(Generators, positions_are_counted_not_their_indices) {
+  const Plan plan = plan_of_stages({{Work::forward, 3, {0}, {0}},
+                                    {Work::forward, 7, {1}, {1}},
+                                    {Work::backward, 3, {0}, {0}},
+                                    {Work::backward, 7, {1}, {1}}},
+                                   "1f1b", 3, 2);
+  const Figure figure = generate_step(plan);
+  EXPECT_EQ(cells(plan, figure.ranks[0]), "3F0 3F1 3B0 3F2 3B1 3B2 U3");
+  EXPECT_EQ(cells(plan, figure.ranks[1]), "7F0 7B0 7F1 7B1 7F2 7B2 U7");
+}
+
 TEST(Generators, recompute_stands_right_before_the_backward) {
   const Plan plan = plan_of_stages(
       {{Work::forward, 0, {0, 1}, {0}}, {Work::backward, 0, {0, 1}, {0}}, {Work::recompute, 0, {0}, {0}}}, "gpipe", 2,
