@@ -52,8 +52,6 @@ double work_s(const LayerCost& cost, Work work) {
   return 0;
 }
 
-bool updates(Work work) { return work == Work::backward || work == Work::backward_weight; }
-
 class Accounts {
  public:
   Accounts(const WorkerCost& cost, const std::vector<Stage>& stages)
@@ -86,7 +84,7 @@ class Accounts {
     double microbatch_s = 0, update_s = 0;
     for (const LayerId layer : stage.layers) {
       microbatch_s += work_s(profile_.costs[at(layer)], stage.work);
-      if (updates(stage.work)) update_s += profile_.costs[at(layer)].update_s;
+      if (updates_weights(stage.work)) update_s += profile_.costs[at(layer)].update_s;
     }
     const int replicas = static_cast<int>(stage.owners.size());
     for (int i = 0; i < replicas; ++i) {

@@ -53,8 +53,12 @@ class Precedence {
     const int least = position_of(forward).backward_delay;
     const Position& position = positions_[at(k)];
     windows_[at(forward)].emplace_back(backward_from(k), std::max(position.backward_delay, least));
-    if (position.backward_weight != kNone)
-      windows_[at(forward)].emplace_back(position.backward_weight, std::max(position.weight_delay, least));
+    if (position.backward_weight == kNone) return;
+    windows_[at(forward)].emplace_back(position.backward_weight, std::max(position.weight_delay, least));
+    // The first position's backward does not wait for it, so the first forward must.
+    const int first = nearest(&Position::forward, 0, 1);
+    windows_[at(first)].emplace_back(position.backward_weight,
+                                     std::max(position.weight_delay, position_of(first).backward_delay));
   }
 
   /// The stage at the first position from `k` on that has one; kNone if none has.

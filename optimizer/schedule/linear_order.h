@@ -15,7 +15,8 @@ namespace sluice {
 ///
 /// Besides, nobody runs ahead: the forward of micro-batch m follows the position's backward of
 /// m - 1 - backward_delay, even on other ranks; where a position has no forward, the next one's stands in for it,
-/// and for a backward that of the next position that has one. So no more than backward_delay + 1
+/// and for a backward that of the next position that has one. The first forward waits likewise, by its own
+/// position's delay, for every backward-weight, since no backward does. So no more than backward_delay + 1
 /// micro-batches are between a forward and a backward, whatever the ranks' speeds; otherwise memory could grow with M.
 ///
 /// It is the order of start times if communication took no time; ties go to the lower rank.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "optimizer/schedule/build_plan.h"
 #include "random_workers.h"
 
 namespace sluice {
@@ -230,6 +231,13 @@ void for_each_traffic(AnyLoads& loads, const Visit& visit) {
   std::for_each(loads.nodes.begin(), loads.nodes.end(), both);
 }
 
+void expect_equal_traffic(const Loads& counted, const Loads& defined, unsigned seed) {
+  std::vector<double> left, right;
+  for_each_traffic(counted, [&](double bytes) { left.push_back(bytes); });
+  for_each_traffic(defined, [&](double bytes) { right.push_back(bytes); });
+  for (std::size_t i = 0; i < left.size(); ++i) EXPECT_NEAR(left[i], right[i], 1e-9) << "seed " << seed;
+}
+
 /// Of one micro-batch; asks rank by rank what it does with each tensor.
 void add_traffic_by_definition(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages, int m,
                                Loads& loads) {
@@ -287,10 +295,42 @@ TEST(StagePricing, counts_traffic_as_defined_on_any_cluster) {
     for_each_traffic(expected, [](double& bytes) { bytes = 0; });
     for (int m = 0; m < microbatches; ++m) add_traffic_by_definition(profile, cluster, stages, m, expected);
     for_each_traffic(expected, [&](double& bytes) { bytes /= microbatches; });
-    std::vector<double> counted, defined;
-    for_each_traffic(loads, [&](double bytes) { counted.push_back(bytes); });
-    for_each_traffic(expected, [&](double bytes) { defined.push_back(bytes); });
-    for (std::size_t i = 0; i < counted.size(); ++i) EXPECT_NEAR(counted[i], defined[i], 1e-9) << "seed " << seed;
+    expect_equal_traffic(loads, expected, seed);
+  }
+}
+
+/// What the "step" program moves, per micro-batch; a multicast leaves its root once.
+Loads traffic_of_program(const Plan& plan) {
+  Loads loads;
+  loads.ranks.resize(plan.cluster.ranks.size());
+  loads.nodes.resize(plan.cluster.node_names.size());
+  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank) {
+    NodeLoad& load = loads.nodes[at(plan.cluster.ranks[at(rank)].node)];
+    for (const Instruction& instruction : program(plan, "step").ranks[at(rank)]) {
+      if (instruction.op != Op::multicast_start && instruction.op != Op::all_reduce_start) continue;
+      const Transfer& transfer = plan.transfers[at(instruction.transfer)];
+      const Group& group = plan.groups[at(transfer.group)];
+      const auto members = static_cast<double>(group.members.size());
+      const double bytes = static_cast<double>(transfer.bytes) / plan.microbatches;
+      const bool sums = instruction.op == Op::all_reduce_start;
+      if (sums || group.root == rank) load.sent_bytes += sums ? 2 * (members - 1) / members * bytes : bytes;
+      if (sums || group.root != rank) load.received_bytes += sums ? 2 * (members - 1) / members * bytes : bytes;
+    }
+  }
+  return loads;
+}
+
+TEST(StagePricing, a_chains_plan_moves_the_bytes_that_are_priced) {
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    RandomCase random(seed);
+    const Profile profile = random.profile(random.between(1, 9), true);
+    const auto cuts = static_cast<RandomCuts>(random.between(0, 2));
+    const auto workers = random_workers(random, profile.model, cuts, 5, 3, random.chance(0.5));
+    const Cluster cluster = uniform_cluster(rank_count(workers), 1, {}, {});
+    const Pricing pricing{random.chance(0.7) ? "1f1b" : "gpipe", random.between(1, 9)};
+    const std::vector<Stage> stages = stages_of_random(workers);
+    const Plan plan = build_plan({profile, cluster, pricing.schedule, pricing.microbatches, stages});
+    expect_equal_traffic(loads_of(profile, cluster, stages, pricing), traffic_of_program(plan), seed);
   }
 }
 

@@ -168,36 +168,65 @@ TEST(WorkerCost, a_tally_that_wanders_agrees_exactly_with_one_built_at_once) {
   }
 }
 
-std::vector<int> random_bounds(RandomCase& random, int workers, int layers) {
-  std::vector<int> bounds{0, layers};
-  while (std::ssize(bounds) < workers + 1) bounds.push_back(random.between(0, layers));
-  std::sort(bounds.begin(), bounds.end());
-  return bounds;
+/// Deals the backwards (each with its recompute) to the workers in another order.
+void shuffle_backward_owners(RandomCase& random, std::vector<Stage>& stages) {
+  std::vector<std::vector<Rank>> owners;
+  for (const Stage& stage : stages)
+    if (stage.work == Work::backward) owners.push_back(stage.owners);
+  for (std::size_t i = owners.size(); i > 1; --i)
+    std::swap(owners[i - 1], owners[at(random.between(0, static_cast<int>(i) - 1))]);
+  std::map<int, std::vector<Rank>> by_index;
+  for (Stage& stage : stages)
+    if (stage.work == Work::backward) {
+      by_index[stage.index] = stage.owners = owners.back();
+      owners.pop_back();
+    }
+  for (Stage& stage : stages)
+    if (stage.work == Work::recompute) stage.owners = by_index.at(stage.index);
 }
 
 TEST(WorkerCost, memory_covers_what_the_built_plan_holds) {
   double priced = 0, held = 0;
-  for (unsigned seed = 0; seed < 1000; ++seed) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     RandomCase random(seed);
-    const int layers = random.between(1, 12), workers = random.between(1, 7), microbatches = random.between(1, 10);
-    const Profile profile = random.profile(layers, random.chance(0.3));
-    const Cluster cluster = random.cluster(workers, true);
-    Partition partition{random_bounds(random, workers, layers), random_bounds(random, workers, layers)};
-    if (random.chance(0.3)) partition.backward_bounds = partition.forward_bounds;
-    const std::string schedule = random.chance(0.7) ? "1f1b" : "gpipe";
-    const Plan plan = build_plan({profile, cluster, schedule, microbatches, stages_of(partition)});
-    const Loads loads = loads_of(profile, cluster, plan.stages, {schedule, microbatches});
-    for (Rank rank = 0; rank < workers; ++rank) {
-      const std::int64_t priced_here = loads.ranks[at(rank)].memory_bytes;
-      const std::int64_t held_here = memory_use(plan, rank).total();
-      EXPECT_GE(priced_here, held_here) << "rank " << rank << " of " << schedule << ", M = " << microbatches;
+    const Profile profile = random.profile(random.between(1, 12), random.chance(0.3));
+    const auto cuts = static_cast<RandomCuts>(random.between(0, 2));
+    const bool recompute = random.chance(0.4);
+    const auto workers = random_workers(random, profile.model, cuts, 6, random.chance(0.5) ? 3 : 1, recompute);
+    const Cluster cluster = random.cluster(rank_count(workers), true);
+    const Pricing pricing{random.chance(0.7) ? "1f1b" : "gpipe", random.between(1, 12)};
+    std::vector<Stage> stages = stages_of_random(workers);
+    if (cuts == RandomCuts::independent && random.chance(0.3)) shuffle_backward_owners(random, stages);
+    const Plan plan = build_plan({profile, cluster, pricing.schedule, pricing.microbatches, stages});
+    const Loads loads = loads_of(profile, cluster, stages, pricing);
+    for (Rank rank = 0; rank < std::ssize(cluster.ranks); ++rank) {
+      const std::int64_t priced_here = loads.ranks[at(rank)].memory_bytes, held_here = memory_use(plan, rank).total();
+      EXPECT_GE(priced_here, held_here) << "rank " << rank << " of " << pricing.schedule
+                                        << ", M = " << pricing.microbatches;
       priced += static_cast<double>(priced_here);
       held += static_cast<double>(held_here);
     }
   }
   RecordProperty("priced_over_held", std::to_string(priced / held));
-  EXPECT_LT(priced, 1.2 * held) << "safe, but not far above";
+  EXPECT_LT(priced, 1.25 * held) << "safe, but not far above";
+}
+
+TEST(WorkerCost, memory_covers_a_rank_with_backward_weights_alone) {
+  // No backward waits for rank 2, so the schedule must keep the forwards from running away from it.
+  const std::vector<Stage> stages{{Work::forward, 0, {0, 1}, {0}},
+                                  {Work::backward_input, 0, {0, 1, 2}, {0}},
+                                  {Work::forward, 1, {2}, {1}},
+                                  {Work::backward_weight, 1, {0}, {1}},
+                                  {Work::backward_weight, 2, {1, 2}, {2}}};
+  const Cluster cluster = uniform_cluster(3, 1, {}, {});
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    const Profile profile = RandomCase(seed).profile(3, true);
+    const Pricing pricing{"1f1b", 9};
+    const Plan plan = build_plan({profile, cluster, pricing.schedule, pricing.microbatches, stages});
+    EXPECT_GE(loads_of(profile, cluster, stages, pricing).ranks[2].memory_bytes, memory_use(plan, 2).total())
+        << "seed " << seed;
+  }
 }
 
 TEST(WorkerCost, the_update_counts_once_a_step_and_speed_divides_compute) {
