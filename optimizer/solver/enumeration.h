@@ -16,7 +16,7 @@ inline constexpr double kMostPlans = 1e12;
 /// of its price (PartialPlan) exceeds a limit. The limit rises from the least bound that exceeded the last
 /// one, so that the first run that finds a plan has the best.
 ///
-/// Owners are in order of (node, rank). Where backward is split (Cuts::three), a worker has
+/// Where backward is split (Cuts::three), a worker has
 /// a stage of each kind; layers recompute where their backward(-input) is.
 /// @param incumbent  a plan of the space, or none: only better ones are looked for
 /// @throws Error (infeasible) naming the number of plans if there are more than kMostPlans

@@ -22,7 +22,7 @@ class RankGroups {
  public:
   explicit RankGroups(const Problem& problem);
 
-  /// Groups among the ranks not used yet, each in order of (node, rank).
+  /// Groups among the ranks not used yet, each in the order of replicas.
   [[nodiscard]] std::vector<std::vector<Rank>> among(const std::vector<bool>& used) const;
 
   /// Ways to give `workers` workers disjoint groups, from above.
@@ -36,7 +36,7 @@ class RankGroups {
   [[nodiscard]] bool twin_comes_first(int node, const std::vector<bool>& used) const;
 
   int most_replicas_;
-  std::vector<Rank> order_;              ///< by (node, rank)
+  std::vector<Rank> order_;              ///< of replicas: by speed, node and rank
   std::vector<std::size_t> next_run_;    ///< by place in order_: where the next run of interchangeable ranks begins
   std::vector<std::vector<Rank>> node_;  ///< its ranks
   std::vector<int> twin_;                ///< of a node: the last equal one before it, or kNone

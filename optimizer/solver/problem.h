@@ -21,6 +21,7 @@ enum class Cuts : std::uint8_t {
 /// The plans among which a solver looks. A worker is a group of ranks (its replicas)
 /// with a set of layers for each work, any of them may be empty; the workers form a pipeline, and the k-th
 /// has the k-th set of every work. A rank belongs to one worker at most.
+/// Replicas are in order of speed, node and rank: the fastest take the micro-batches that are left over.
 struct SearchSpace {
   Cuts cuts = Cuts::independent;
   int most_replicas = 1;   ///< of a worker

@@ -66,8 +66,9 @@ std::vector<Groups> all_groups(const Problem& problem, int workers) {
     if (idle && problem.space.exactly) return;
     for (std::vector<Rank>& group : groups) {
       if (group.empty() || std::ssize(group) > problem.space.most_replicas) return;
-      std::stable_sort(group.begin(), group.end(),
-                       [&](Rank a, Rank b) { return ranks[at(a)].node < ranks[at(b)].node; });
+      std::stable_sort(group.begin(), group.end(), [&](Rank a, Rank b) {
+        return std::pair(-ranks[at(a)].speed, ranks[at(a)].node) < std::pair(-ranks[at(b)].speed, ranks[at(b)].node);
+      });
     }
     all.push_back(groups);
   });

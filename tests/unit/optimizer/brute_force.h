@@ -9,7 +9,7 @@ namespace sluice::testing {
 /// Tries every plan of the search space, prices each by bottleneck() of loads_of() and prunes nothing:
 /// slow and plain, for solvers to be compared with. A plan is, for W = 1, 2, ... workers, a
 /// position 0..W-1 for each (layer, work) such that no layer comes before one that it reads (nor, without
-/// space.ideals, before its predecessor in the order), the ranks of each worker in order of (node, rank), which worker
+/// space.ideals, before its predecessor in the order), the ranks of each worker in the order of replicas, which worker
 /// has the backward of which position, and which layers recompute where their backward is.
 [[nodiscard]] Solution brute_force(const Problem& problem);
 
