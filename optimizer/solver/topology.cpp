@@ -109,6 +109,7 @@ class Placement {
  private:
   [[nodiscard]] double compute_bound() const;
   Solution try_uniform(const Cluster& cluster, const SearchSpace& space);
+  [[nodiscard]] Deadline third_of_the_time_left() const;
   void try_ideals();
   void try_pipelines(const NodePipelines& pipelines, double bound);
   void try_pipelines(const NodePipelines& pipelines, const NodeOrder& order, double bound);
@@ -125,6 +126,7 @@ class Placement {
   std::vector<Worker> best_;
   double price_ = kInfinite;
   double lower_bound_ = 0;
+  bool timed_out_ = false;
 };
 
 Solution Placement::run() {
@@ -141,7 +143,7 @@ Solution Placement::run() {
   if (more && !proven()) try_groups(pipelines, space);
   if (space.ideals && !proven()) try_ideals();
   if (!proven() && !best_.empty()) consider(improve(problem_, best_, deadline_));
-  return {best_.empty() ? std::vector<Stage>{} : stages_of(best_), price_, lower_bound_, late()};
+  return {best_.empty() ? std::vector<Stage>{} : stages_of(best_), price_, lower_bound_, timed_out_ || late()};
 }
 
 /// All compute, spread evenly over all ranks.
@@ -157,7 +159,8 @@ double Placement::compute_bound() const {
 /// all plans of the space.
 Solution Placement::try_uniform(const Cluster& cluster, const SearchSpace& space) {
   try {
-    Solution found = search({problem_.profile, cluster, problem_.pricing, space}, deadline_);
+    Solution found = search({problem_.profile, cluster, problem_.pricing, space}, third_of_the_time_left());
+    timed_out_ = timed_out_ || found.timed_out;
     // Where cuts may be three, backwards are two works even if they are cut alike.
     const bool in_space = (space.cuts == Cuts::three) == (problem_.space.cuts == Cuts::three);
     if (found.found() && in_space) consider(workers_of(found.stages));
@@ -165,6 +168,12 @@ Solution Placement::try_uniform(const Cluster& cluster, const SearchSpace& space
   } catch (const Error&) {
     return {};  // too many ideals to search
   }
+}
+
+/// No step takes all the time from the next ones.
+Deadline Placement::third_of_the_time_left() const {
+  const Deadline now = std::chrono::steady_clock::now();
+  return deadline_ == kNoDeadline ? kNoDeadline : now + (deadline_ - now) / 3;
 }
 
 /// Pipelines over the order of the layers in which the best joint ideals are intervals.
@@ -213,10 +222,11 @@ void Placement::try_pipelines(const NodePipelines& pipelines, const NodeOrder& o
 }
 
 void Placement::try_groups(const NodePipelines& pipelines, const SearchSpace& space) {
+  const Deadline groups_end = third_of_the_time_left();
   try {
     NodeGroups groups(pipelines, space);
     for (const NodeOrder& order : orders_)
-      if (const auto workers = groups.best(price_, order, deadline_); !workers.empty()) consider(workers);
+      if (const auto workers = groups.best(price_, order, groups_end); !workers.empty()) consider(workers);
   } catch (const Error&) {  // too many ideals to search
     SearchSpace joint_space = space;
     joint_space.cuts = Cuts::joint;
