@@ -126,6 +126,33 @@ TEST(Topology, cuts_independently_inside_nodes_where_stashes_are_too_thick_for_n
   }
 }
 
+TEST(Topology, runs_pipelines_in_lockstep_inside_nodes_where_boundaries_are_too_thick_for_nics) {
+  Chain chain;
+  chain.add(3, 5, 1000);
+  chain.add(3, 5, 0);
+  const Cluster cluster = uniform_cluster(4, 2, {0, 1e4}, {0, 1e2});
+  const Solution found = solve_on_nodes({chain.profile, cluster, {"1f1b", 8}, {Cuts::joint, 4}}, kNoDeadline);
+  EXPECT_TRUE(is_optimal(found));
+  EXPECT_DOUBLE_EQ(found.price, 2);
+  ASSERT_EQ(found.stages.size(), 4U);
+  for (const Stage& stage : found.stages) EXPECT_EQ(nodes_of(cluster, stage).size(), 4U);
+}
+
+TEST(Topology, spreads_replicas_over_nodes_and_leaves_one_rank_to_the_heavy_weights) {
+  Chain chain;
+  chain.add(10, 20, 10);
+  chain.add(1, 1, 0);
+  chain.profile.costs[0].parameter_bytes = 100;
+  chain.profile.costs[1].parameter_bytes = 1'000'000;
+  const Cluster cluster = uniform_cluster(4, 4, {0, 1e4}, {0, 1e2});
+  const Solution found = solve_on_nodes({chain.profile, cluster, {"1f1b", 60}, {Cuts::joint, 16}}, kNoDeadline);
+  EXPECT_TRUE(is_optimal(found));
+  EXPECT_DOUBLE_EQ(found.price, 2);
+  ASSERT_EQ(found.stages.size(), 4U);
+  EXPECT_EQ(found.stages[0].owners.size(), 15U);
+  EXPECT_EQ(found.stages[1].owners.size(), 1U);
+}
+
 TEST(Topology, leaves_out_a_node_whose_nic_costs_more_than_its_ranks_bring) {
   Chain chain;
   chain.add(1, 1, 1000);
