@@ -11,7 +11,7 @@ ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
 
-.PHONY: all setup demo test soak install format format-check clean help
+.PHONY: all setup demo test soak bench install format format-check clean help
 
 all: ## build into build/, executables in build/bin/ (the default)
 	cmake -S . -B $(BUILD) $(CMAKE_FLAGS)
@@ -30,6 +30,10 @@ test: setup ## build and run all tests (LABEL=quick leaves the long ones out, as
 
 soak: ## run the long tests alone (CMAKE_FLAGS=-DSLUICE_SOAK_ROUNDS=500: longer still)
 	$(MAKE) test LABEL=soak
+
+bench: ## time the planner on the models of tests/data, beside the figures of others
+	$(MAKE) all TARGETS=planner_bench
+	$(BUILD)/bin/planner_bench
 
 install: all ## install executables, job scripts and documents under PREFIX (default /usr/local)
 	cmake --install $(BUILD) --prefix $(PREFIX)

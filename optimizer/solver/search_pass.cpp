@@ -93,9 +93,8 @@ bool SearchPass::wants(int ideal, double worker_s) {
   const int most = std::min({setting_.space.most_replicas, setting_.ranks.all() - behind,
                              known == kNone ? setting_.ranks.all() : states_[at(known)].used - behind - 1});
   if (replicas > most || !can_finish(ideal, behind + replicas)) return false;
-  const Crossing before = setting_.walk.crossing(ideal);
-  while (replicas <= most && setting_.objective.exchange_s(before, crossing_, replicas) >= limit_ * kRounding)
-    ++replicas;
+  replicas = setting_.objective.replicas_to_exchange(setting_.walk.crossing(ideal), crossing_, replicas, most,
+                                                     limit_ * kRounding);
   return replicas <= most && can_finish(ideal, behind + replicas);
 }
 
@@ -166,9 +165,8 @@ bool SearchPass::can_finish(int ideal, int used) const {
   const WorkerWalk& walk = setting_.walk;
   const RankClasses& ranks = setting_.ranks;
   const int left = ranks.all() - used;
-  return walk.units_in(ideal) == 0 ||
-         (walk.compute_s(ideal) <= limit_ * ranks.speed(left) * kRounding &&
-          setting_.objective.crossing_s(walk.crossing(ideal)) <= limit_ * ranks.ranks_in(left) * kRounding);
+  return walk.units_in(ideal) == 0 || (walk.compute_s(ideal) <= limit_ * ranks.speed(left) * kRounding &&
+                                       walk.crossing(ideal).together <= limit_ * ranks.ranks_in(left) * kRounding);
 }
 
 /// Whoever can do with the ranks `other` can do with `used`.

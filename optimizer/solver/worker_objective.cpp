@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace sluice {
+namespace {
+
+int rounded_up(int numerator, int denominator) { return (numerator + denominator - 1) / denominator; }
+
+}  // namespace
 
 int WorkerObjective::least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                     double limit) const {
@@ -28,15 +33,13 @@ double BottleneckPrice::floor(const WorkerLoad& load, int most_replicas, const R
 
 int BottleneckPrice::least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                     double limit) const {
-  const int microbatches = cost_->pricing().microbatches;
-  const auto rounded_up = [](int numerator, int denominator) { return (numerator + denominator - 1) / denominator; };
   const auto seat_of = [&](int replicas) { return Seat{replicas, seat.ranks_from_here + replicas, seat.ranks}; };
   // More replicas compute and hold less each, up to one for each micro-batch.
   const auto lacks = [&](int replicas) {
     return cost_->compute_s(load, seat_of(replicas), rank.speed) >= limit ||
            cost_->memory_bytes(load, seat_of(replicas)) > rank.memory_bytes;
   };
-  most = std::min(most, microbatches);
+  most = std::min(most, cost_->pricing().microbatches);
   if (most < 1 || lacks(most)) return 0;
   int replicas = 1;
   for (int enough = most; replicas < enough;) {
@@ -48,9 +51,7 @@ int BottleneckPrice::least_replicas(const WorkerLoad& load, const Seat& seat, in
   all_reduced.updated_bytes = load.updated_bytes;
   while (replicas <= most && cost_->link_s(all_reduced, seat_of(replicas)) < limit) {
     if (cost_->link_s(load, seat_of(replicas)) < limit) return replicas;
-    const int busiest = rounded_up(microbatches, replicas);
-    if (busiest == 1) return 0;
-    replicas = rounded_up(microbatches, busiest - 1);
+    replicas = next_share(replicas, most);
   }
   return 0;
 }
@@ -71,24 +72,20 @@ double RecomputedFloor::price(const WorkerLoad& load, const Seat& seat, const Ra
 }
 
 Crossing BottleneckPrice::crossing(const WorkerLoad& front) const {
-  if (recompute_)
-    return {front.least_received_bytes, front.least_sent_bytes, front.weights_received_bytes, front.weights_sent_bytes};
-  return {front.received_bytes, front.sent_bytes, front.weights_received_bytes, front.weights_sent_bytes};
-}
-
-/// A union counts what crosses once; workers apart send and receive no less.
-double BottleneckPrice::crossing_s(const Crossing& border) const {
   WorkerLoad load;
-  load.received_bytes = border.received_bytes;
-  load.sent_bytes = border.sent_bytes;
-  load.weights_received_bytes = border.weights_received_bytes;
-  load.weights_sent_bytes = border.weights_sent_bytes;
-  return cost_->link_s(load, {1, 1, 1});
+  load.received_bytes = recompute_ ? front.least_received_bytes : front.received_bytes;
+  load.sent_bytes = recompute_ ? front.least_sent_bytes : front.sent_bytes;
+  load.weights_received_bytes = front.weights_received_bytes;
+  load.weights_sent_bytes = front.weights_sent_bytes;
+  // A union counts what crosses once; workers apart send and receive no less.
+  return {load.received_bytes, load.sent_bytes, load.weights_received_bytes, load.weights_sent_bytes,
+          cost_->link_s(load, {1, 1, 1})};
 }
 
-double BottleneckPrice::exchange_s(const Crossing& before, const Crossing& behind, int replicas) const {
-  // Whatever crosses one of the borders only is made or needed in between. It receives things made before and others
-  // made behind; what it sends may be needed on both sides.
+int BottleneckPrice::replicas_to_exchange(const Crossing& before, const Crossing& behind, int least, int most,
+                                          double limit) const {
+  // Whatever crosses one of the borders only is made or needed in between. The worker receives things made before and
+  // others made behind; what it sends may be needed on both sides.
   const auto more = [](double bytes, double other) { return std::max(0.0, bytes - other); };
   WorkerLoad load;
   load.received_bytes = more(before.sent_bytes, behind.sent_bytes) + more(behind.received_bytes, before.received_bytes);
@@ -98,13 +95,21 @@ double BottleneckPrice::exchange_s(const Crossing& before, const Crossing& behin
                                 more(behind.weights_received_bytes, before.weights_received_bytes);
   load.weights_sent_bytes = std::max(more(before.weights_received_bytes, behind.weights_received_bytes),
                                      more(behind.weights_sent_bytes, before.weights_sent_bytes));
-  return cost_->link_s(load, {replicas, replicas, replicas});
+  int replicas = least;
+  while (replicas <= most && cost_->link_s(load, {replicas, replicas, replicas}) >= limit)
+    replicas = next_share(replicas, most);
+  return replicas;
+}
+
+/// The least number of replicas of which the busiest has fewer micro-batches; most + 1 if there is none.
+int BottleneckPrice::next_share(int replicas, int most) const {
+  const int busiest = rounded_up(cost_->pricing().microbatches, replicas);
+  return busiest == 1 ? most + 1 : std::max(replicas + 1, rounded_up(cost_->pricing().microbatches, busiest - 1));
 }
 
 double BottleneckPrice::capacity_s(int replicas, double limit) const {
   const int microbatches = cost_->pricing().microbatches;
-  const int busiest = (microbatches + replicas - 1) / replicas;
-  return limit * microbatches / busiest;
+  return limit * microbatches / rounded_up(microbatches, replicas);
 }
 
 }  // namespace sluice

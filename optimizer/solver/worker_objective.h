@@ -9,6 +9,7 @@ namespace sluice {
 struct Crossing {
   double received_bytes = 0, sent_bytes = 0;                  ///< per micro-batch, by those before
   double weights_received_bytes = 0, weights_sent_bytes = 0;  ///< per step
+  double together = 0;  ///< the ranks on either side, each cheaper than a limit, cost at least this together
 };
 
 /// What a search over workers minimises: the largest price of a worker. A price
@@ -41,12 +42,11 @@ class WorkerObjective {
 
   /// What crosses a border between workers. @param front  all works before the border, as if one worker had them
   [[nodiscard]] virtual Crossing crossing(const WorkerLoad& /*front*/) const { return {}; }
-  /// The ranks on either side of a border, each cheaper than a limit, cost at least this together.
-  [[nodiscard]] virtual double crossing_s(const Crossing& /*border*/) const { return 0; }
-  /// No worker between two borders costs less, because of what crosses only one of them.
-  [[nodiscard]] virtual double exchange_s(const Crossing& /*before*/, const Crossing& /*behind*/,
-                                          int /*replicas*/) const {
-    return 0;
+  /// With fewer replicas a worker between two borders costs `limit` or more, because of what crosses only one of them.
+  /// @return  at least `least`, or more than `most`: with none of them it is cheaper
+  [[nodiscard]] virtual int replicas_to_exchange(const Crossing& /*before*/, const Crossing& /*behind*/, int least,
+                                                 int /*most*/, double /*limit*/) const {
+    return least;
   }
 
   /// A worker of `replicas` ranks of speed 1 that costs less than `limit` computes less than this [s per micro-batch].
@@ -66,11 +66,13 @@ class BottleneckPrice : public WorkerObjective {
   [[nodiscard]] Recomputation recomputed(WorkerTally& tally, const Seat& seat, const RankSpec& rank) const override;
   [[nodiscard]] double recomputed_floor(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const override;
   [[nodiscard]] Crossing crossing(const WorkerLoad& front) const override;
-  [[nodiscard]] double crossing_s(const Crossing& border) const override;
-  [[nodiscard]] double exchange_s(const Crossing& before, const Crossing& behind, int replicas) const override;
+  [[nodiscard]] int replicas_to_exchange(const Crossing& before, const Crossing& behind, int least, int most,
+                                         double limit) const override;
   [[nodiscard]] double capacity_s(int replicas, double limit) const override;
 
  private:
+  [[nodiscard]] int next_share(int replicas, int most) const;
+
   const WorkerCost* cost_;
   bool recompute_;
 };

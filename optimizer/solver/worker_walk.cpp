@@ -142,6 +142,7 @@ class ChainsWalk : public WorkerWalk {
       while (below_[c] < above_[c]) drop(c);
       above_[c] = below_[c] = prefix(ideal, c);
     }
+    above_ideal_ = ideal;
     visit_prefixes(0, 0, windows, visitor);
   }
 
@@ -209,7 +210,7 @@ class ChainsWalk : public WorkerWalk {
       for (; below >= 0 && all_s - compute_s[at(below)] < window.limit_s; --below) {
         wanted_[c] = below;
         const int ideal = number_of(wanted_);
-        if (wanted_ == above_ || !visitor.wants(ideal, all_s - compute_s[at(below)])) continue;
+        if (ideal == above_ideal_ || !visitor.wants(ideal, all_s - compute_s[at(below)])) continue;
         go();
         if (!visitor.visit(ideal, tally_.load())) return;
       }
@@ -232,8 +233,9 @@ class ChainsWalk : public WorkerWalk {
   std::vector<Chain> chains_;
   std::vector<int> stride_;
   int count_ = 1;
-  std::vector<Crossing> crossing_;                              ///< by ideal; none where there are too many
-  WorkerTally tally_;                                           ///< of what lies between below_ and above_
+  std::vector<Crossing> crossing_;  ///< by ideal; none where there are too many
+  WorkerTally tally_;               ///< of what lies between below_ and above_
+  int above_ideal_ = 0;
   std::vector<int> above_;                                      ///< prefixes of the ideal whose workers are visited
   std::vector<int> below_;                                      ///< prefixes behind which the worker begins
   std::vector<int> wanted_ = std::vector<int>(chains_.size());  ///< where below_ is to go
