@@ -260,6 +260,7 @@ Solution search(const Problem& problem, Deadline deadline) {
   Solution best = NestedSearch(problem, BottleneckPrice(cost, problem.space.recompute), deadline).run();
   if (recomputation_is_mutual(problem.space)) best.lower_bound = recomputed_bound(problem, cost, deadline);
   if (problem.space.free_backward) best.lower_bound = std::min(best.lower_bound, compute_bound(problem));
+  best.lower_bound = std::min(best.lower_bound, best.price);
   return best;
 }
 
