@@ -32,8 +32,9 @@ soak: ## run the long tests alone (CMAKE_FLAGS=-DSLUICE_SOAK_ROUNDS=500: longer 
 	$(MAKE) test LABEL=soak
 
 bench: ## time the planner on the models of tests/data, beside the figures of others
-	$(MAKE) all TARGETS=planner_bench
+	$(MAKE) all TARGETS="planner_bench msr_comparison"
 	$(BUILD)/bin/planner_bench
+	$(BUILD)/bin/msr_comparison
 
 install: all ## install executables, job scripts and documents under PREFIX (default /usr/local)
 	cmake --install $(BUILD) --prefix $(PREFIX)

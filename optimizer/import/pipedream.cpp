@@ -1,18 +1,19 @@
 #include "optimizer/import/pipedream.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
-#include <queue>
 #include <set>
 #include <sstream>
 #include <string_view>
 
 #include "core/error.h"
+#include "core/index.h"
 #include "core/text.h"
+#include "core/topological_order.h"
 
 namespace sluice {
 namespace {
@@ -170,25 +171,24 @@ void drop_idle_sinks(Graph& graph) {
   }
 }
 
-/// Kahn (1962), always the smallest number that is ready.
-std::vector<int> topological_order(const Graph& graph, const Reader& reader) {
-  std::map<int, std::size_t> missing;
-  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+/// Node numbers, the smallest ready one first.
+std::vector<int> ordered_numbers(const Graph& graph, const Reader& reader) {
+  std::vector<int> numbers;
+  for (const auto& [number, node] : graph) numbers.push_back(number);
+  const auto index_of = [&](int number) {
+    return static_cast<int>(std::lower_bound(numbers.begin(), numbers.end(), number) - numbers.begin());
+  };
+  std::vector<std::vector<int>> successors;
   for (const auto& [number, node] : graph) {
-    missing[number] = node.predecessors.size();
-    if (node.predecessors.empty()) ready.push(number);
+    auto& targets = successors.emplace_back();
+    for (const int successor : node.successors) targets.push_back(index_of(successor));
   }
-  std::vector<int> order;
-  while (!ready.empty()) {
-    order.push_back(ready.top());
-    ready.pop();
-    for (const int successor : graph.at(order.back()).successors)
-      if (--missing.at(successor) == 0) ready.push(successor);
-  }
-  for (const auto& [number, count] : missing)
-    if (count > 0)
-      throw reader.error(graph.at(number).line, text("node", number, " lies on or behind a cycle of edges"));
-  return order;
+  std::vector<int> order = topological_order(successors);
+  std::set<int> missing(numbers.begin(), numbers.end());
+  for (int& node : order) missing.erase(node = numbers[at(node)]);
+  if (missing.empty()) return order;
+  const int stuck = *missing.begin();
+  throw reader.error(graph.at(stuck).line, text("node", stuck, " lies on or behind a cycle of edges"));
 }
 
 LayerCost cost_of(const Node& node) {
@@ -250,7 +250,7 @@ ImportedProfile import_pipedream(std::istream& in, const std::string& file) {
   profile.model.name = name.substr(0, name.find('.'));
   profile.device = "imported from PipeDream's " + name;
   profile.split_backward = false;
-  add_layers(profile, graph, topological_order(graph, reader));
+  add_layers(profile, graph, ordered_numbers(graph, reader));
   if (profile.model.layers.empty()) throw bad_input(text(file, ": all nodes are inputs"));
   validate(profile);
   warn_if_suspicious(imported, file);

@@ -14,7 +14,12 @@
 namespace sluice {
 namespace {
 
+constexpr std::size_t kMostLayers = 20'000;  ///< searches go as deep as there are layers
+
 void require_supported(const Profile& profile, const Cluster& cluster) {
+  if (profile.costs.size() > kMostLayers)
+    throw infeasible(
+        text("--cost msr takes up to ", kMostLayers, " layers, but the profile has ", profile.costs.size()));
   bool any_forward_s = false, any_host_s = false;
   for (std::size_t l = 0; l < profile.costs.size(); ++l) {
     const LayerCost& cost = profile.costs[l];

@@ -21,8 +21,8 @@ namespace sluice {
 /// graph has too many ideals. Otherwise every layer may go where it likes as long as the forward layers of the
 /// devices form a pipeline: a local search from the joint optimum, never worse than that. The rest of the search
 /// space and the schedule play no role.
-/// @throws Error (infeasible) for profiles with backward times instead of backward layers, host CPUs without times,
-///         and too many kinds of ranks
+/// @throws Error (infeasible) for profiles with backward times instead of backward layers or of more than 20,000
+///         layers, host CPUs without times, and too many kinds of ranks
 [[nodiscard]] Solution solve_msr(const Problem& problem, Deadline deadline);
 
 }  // namespace sluice

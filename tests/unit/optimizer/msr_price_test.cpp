@@ -164,19 +164,21 @@ Json random_graph(std::mt19937& random) {
   Json json{{"maxFPGAs", draw(0, 3)}, {"maxCPUs", draw(0, 1)}, {"edges", Json::array()}};
   if (json["maxFPGAs"] == 0) json["maxCPUs"] = 1;
   const int nodes = draw(1, 7), forward = draw(1, nodes), classes = draw(1, 6);
+  const bool even = draw(0, 1) == 0;  // CPUs are equally slow at everything: bounds are tight
   double bytes = 0;
   for (int n = 0; n < nodes; ++n) {
     const int ms = draw(0, 3) * draw(0, 4);
-    Json node{{"id", n},           {"supportedOnFpga", draw(0, 15) > 0 ? 1 : 0}, {"cpuLatency", ms * draw(0, 4)},
-              {"fpgaLatency", ms}, {"isBackwardNode", n < forward ? 0 : 1},      {"size", draw(0, 4)}};
+    Json node{
+        {"id", n},           {"supportedOnFpga", draw(0, 15) > 0 ? 1 : 0}, {"cpuLatency", ms * (even ? 2 : draw(0, 4))},
+        {"fpgaLatency", ms}, {"isBackwardNode", n < forward ? 0 : 1},      {"size", draw(0, 4)}};
     if (draw(0, 2) > 0) node["colorClass"] = draw(0, classes);
     bytes += node["size"].get<double>();
     json["nodes"].push_back(node);
   }
-  json["nodes"][0]["cpuLatency"] = draw(1, 9);
+  if (!even) json["nodes"][0]["cpuLatency"] = draw(1, 9);
   json["maxSizePerFPGA"] = draw(0, 1) == 0 ? 1000 : std::max(1, static_cast<int>(bytes) * 2 / 3);
   for (int from = 0; from < nodes; ++from) {
-    const int cost = draw(0, 3);
+    const int cost = draw(0, 3) * draw(1, 3);
     for (int to = from + 1; to < nodes; ++to)
       if (draw(0, 2) == 0) json["edges"].push_back({{"sourceId", from}, {"destId", to}, {"cost", cost}});
   }
@@ -275,6 +277,12 @@ TEST(Msr, uses_faster_accelerators_for_more) {
 TEST(Msr, refuses_profiles_whose_layers_have_backward_times) {
   Profile profile = imported("LayerGraphs/gnmt_inference");
   profile.costs[3].backward_input_s = 1e-3;
+  EXPECT_THROW((void)solve(profile, Cuts::joint), Error);
+}
+
+TEST(Msr, refuses_profiles_of_too_many_layers) {
+  Profile profile = imported("LayerGraphs/gnmt_inference");
+  profile.costs.resize(20'001);
   EXPECT_THROW((void)solve(profile, Cuts::joint), Error);
 }
 
