@@ -26,7 +26,7 @@ std::vector<int> classes_of(const Model& model) {
   return group;
 }
 
-Edges order_edges(const Model& model, const std::vector<int>& group, bool mirror_orphans) {
+Edges order_edges(const Model& model, const std::vector<int>& group) {
   std::set<int> with_forward;
   for (std::size_t l = 0; l < group.size(); ++l)
     if (!model.layers[l].backward) with_forward.insert(group[l]);
@@ -38,8 +38,7 @@ Edges order_edges(const Model& model, const std::vector<int>& group, bool mirror
       const int from = group[at(producer)], to = group[l];
       if (!model.layers[l].backward)
         edges[at(from)].insert(to);
-      else if (mirror_orphans && model.layers[at(producer)].backward &&
-               !(with_forward.contains(from) && with_forward.contains(to)))
+      else if (model.layers[at(producer)].backward && !(with_forward.contains(from) && with_forward.contains(to)))
         edges[at(to)].insert(from);
     }
   return edges;
@@ -201,9 +200,8 @@ MsrGraph msr_graph(const Profile& profile, const Cluster& cluster, bool together
   std::vector<int> group(profile.model.layers.size());
   std::iota(group.begin(), group.end(), 0);
   if (together) group = classes_of(profile.model);
-  Edges edges = order_edges(profile.model, group, together);
+  Edges edges = order_edges(profile.model, group);
   MsrGraph graph = contract(profile, edges, group, cluster);
-  if (!together) return graph;
   while (join_followers(graph, memory_binds(profile, cluster), edges, group))
     graph = contract(profile, edges, group, cluster);
   return graph;

@@ -58,11 +58,10 @@ struct MsrGraph {
   std::vector<std::vector<int>> nets_of;  ///< by unit
 };
 
-/// Together: one unit is a co-location class, forward and backward; edges between forward layers order
-/// them. A class (or a layer without one) that has backward layers only is ordered as if a forward
-/// mirrored it: against the edges of its backward layers. What then lies on a cycle is one unit, and a unit
-/// without weight joins its only neighbour, which costs nothing.
-/// Apart: every layer is a unit, and only forward layers are ordered.
+/// Together: one unit is a co-location class, forward and backward; apart: a layer. Edges between forward layers order
+/// them. A unit that has backward layers only is ordered as if forward layers mirrored it: against the edges of its
+/// backward layers. What then lies on a cycle is one unit, and a unit without weight joins its only neighbour, which
+/// costs nothing.
 [[nodiscard]] MsrGraph msr_graph(const Profile& profile, const Cluster& cluster, bool together);
 
 /// Accelerator seconds that a second of a host saves, at most.

@@ -16,7 +16,7 @@ constexpr std::size_t kLongestRun = 64;
 /// Layers on devices: those of the pipeline in its order, then the ones that it leaves out.
 class Placement {
  public:
-  Placement(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages);
+  Placement(const Profile& profile, const Cluster& cluster, const MsrGraph& graph, const std::vector<Stage>& stages);
 
   /// Moves runs until none helps.
   void improve(Deadline deadline);
@@ -40,9 +40,8 @@ class Placement {
   [[nodiscard]] bool improve_runs(std::vector<int> units, int to);
   [[nodiscard]] bool move_run(const std::vector<int>& units, std::size_t begin, int to);
 
-  const Profile& profile_;
   const Cluster& cluster_;
-  MsrGraph graph_;  ///< every layer a unit
+  const MsrGraph& graph_;
   std::vector<std::vector<int>> predecessors_;
   std::vector<bool> backward_;  ///< by unit
   std::vector<Device> devices_;
@@ -50,10 +49,10 @@ class Placement {
   std::vector<int> device_of_;  ///< by unit
 };
 
-Placement::Placement(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages)
-    : profile_(profile),
-      cluster_(cluster),
-      graph_(msr_graph(profile, cluster, false)),
+Placement::Placement(const Profile& profile, const Cluster& cluster, const MsrGraph& graph,
+                     const std::vector<Stage>& stages)
+    : cluster_(cluster),
+      graph_(graph),
       predecessors_(reversed(graph_.order.successors)),
       device_of_(graph_.weights.size()) {
   std::vector<int> device_of_layer(profile.model.layers.size());
@@ -176,7 +175,8 @@ std::vector<Stage> Placement::stages() const {
     stage.index = static_cast<int>(stages.size());
     stage.owners = {devices_[at(device)].rank};
     for (int unit = 0; unit < std::ssize(device_of_); ++unit)
-      if (device_of_[at(unit)] == device) stage.layers.push_back(graph_.order.units[at(unit)].works.front().layer);
+      if (device_of_[at(unit)] == device)
+        for (const LayerWork& work : graph_.order.units[at(unit)].works) stage.layers.push_back(work.layer);
     std::sort(stage.layers.begin(), stage.layers.end());
     if (!stage.layers.empty()) stages.push_back(std::move(stage));
   }
@@ -185,12 +185,11 @@ std::vector<Stage> Placement::stages() const {
 
 }  // namespace
 
-void improve_msr(const Profile& profile, const Cluster& cluster, Deadline deadline, Solution& solution) {
-  if (!solution.found()) return;
-  Placement placement(profile, cluster, solution.stages);
+std::vector<Stage> moved(const Profile& profile, const Cluster& cluster, const MsrGraph& graph,
+                         const std::vector<Stage>& stages, Deadline deadline) {
+  Placement placement(profile, cluster, graph, stages);
   placement.improve(deadline);
-  solution.stages = placement.stages();
-  solution.lower_bound = msr_floor(msr_graph(profile, cluster, false), cluster);
+  return placement.stages();
 }
 
 }  // namespace sluice

@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
+#include "optimizer/solver/msr_apart.h"
 #include "optimizer/solver/msr_graph.h"
-#include "optimizer/solver/msr_moves.h"
 #include "optimizer/solver/msr_search.h"
 
 namespace sluice {
@@ -41,19 +41,6 @@ bool colocates(const Model& model) {
   });
 }
 
-std::vector<Stage> stages_of(const MsrGraph& graph, const MsrPartition& partition) {
-  std::vector<Stage> stages;
-  for (const auto& [rank, units] : partition.parts) {
-    Stage& stage = stages.emplace_back();
-    stage.index = static_cast<int>(stages.size()) - 1;
-    stage.owners = {rank};
-    for (const int unit : units)
-      for (const LayerWork& work : graph.order.units[at(unit)].works) stage.layers.push_back(work.layer);
-    std::sort(stage.layers.begin(), stage.layers.end());
-  }
-  return stages;
-}
-
 }  // namespace
 
 std::vector<double> msr_loads(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages) {
@@ -80,20 +67,25 @@ std::vector<double> msr_loads(const Profile& profile, const Cluster& cluster, co
   return loads;
 }
 
+double msr_price(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages) {
+  if (stages.empty()) return std::numeric_limits<double>::infinity();
+  const std::vector<double> loads = msr_loads(profile, cluster, stages);
+  return *std::max_element(loads.begin(), loads.end());
+}
+
 Solution solve_msr(const Problem& problem, Deadline deadline) {
-  require_supported(problem.profile, problem.cluster);
-  constexpr double kAny = std::numeric_limits<double>::infinity();
-  const MsrGraph graph = msr_graph(problem.profile, problem.cluster, true);
-  const MsrPartition joint = search_msr(graph, graph.order, problem.cluster, kAny, deadline);
+  const Profile& profile = problem.profile;
+  const Cluster& cluster = problem.cluster;
+  require_supported(profile, cluster);
+  const MsrGraph graph = msr_graph(profile, cluster, true);
+  const MsrPartition joint = search_msr(graph, graph.order, cluster, std::numeric_limits<double>::infinity(), deadline);
   Solution solution;
   solution.stages = stages_of(graph, joint);
+  solution.price = msr_price(profile, cluster, solution.stages);
   solution.lower_bound = joint.lower_bound;
   solution.timed_out = joint.timed_out;
-  if (problem.space.cuts != Cuts::joint && colocates(problem.profile.model))
-    improve_msr(problem.profile, problem.cluster, deadline, solution);
-  if (!solution.found()) return solution;
-  const std::vector<double> loads = msr_loads(problem.profile, problem.cluster, solution.stages);
-  solution.price = *std::max_element(loads.begin(), loads.end());
+  if (problem.space.cuts != Cuts::joint && colocates(profile.model))
+    drop_colocation(profile, cluster, deadline, solution);
   return solution;
 }
 

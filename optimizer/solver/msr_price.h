@@ -16,11 +16,14 @@ namespace sluice {
 [[nodiscard]] std::vector<double> msr_loads(const Profile& profile, const Cluster& cluster,
                                             const std::vector<Stage>& stages);
 
+/// The largest load; infinite without stages.
+[[nodiscard]] double msr_price(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages);
+
 /// The least largest load.
 /// Cuts::joint: layers of a co-location class share a device. Exact, and is_optimal() says so, unless time is up or the
 /// graph has too many ideals. Otherwise every layer may go where it likes as long as the forward layers of the
-/// devices form a pipeline: a local search from the joint optimum, never worse than that. The rest of the search
-/// space and the schedule play no role.
+/// devices form a pipeline: exact for graphs without backward layers, else improved from the joint optimum
+/// (msr_apart.h). Never dearer than joint. The rest of the search space and the schedule play no role.
 /// @throws Error (infeasible) for profiles with backward times instead of backward layers or of more than 20,000
 ///         layers, host CPUs without times, and too many kinds of ranks
 [[nodiscard]] Solution solve_msr(const Problem& problem, Deadline deadline);

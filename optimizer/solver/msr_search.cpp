@@ -174,8 +174,8 @@ void Pass::weigh(int ideal) {
 
 /// Every device that takes units off `from`, after the one that leaves `ideal` and has `load`.
 void Pass::extend(int from, int ideal, const Load& load) {
-  const std::size_t steps = lattice_.below(ideal).size();
   if (too_large_ = is_too_large(); too_large_) return;
+  const std::size_t steps = lattice_.below(ideal).size();
   if (seen_.size() < at(lattice_.count())) seen_.resize(at(lattice_.count()), kNone);
   for (std::size_t step = 0; step < steps; ++step) {
     const auto [unit, smaller] = lattice_.below(ideal)[step];  // a span lives until the next call
@@ -280,6 +280,19 @@ MsrPartition search_order(const MsrGraph& graph, const RankClasses& ranks, doubl
 }
 
 }  // namespace
+
+std::vector<Stage> stages_of(const MsrGraph& graph, const MsrPartition& partition) {
+  std::vector<Stage> stages;
+  for (const auto& [rank, units] : partition.parts) {
+    Stage& stage = stages.emplace_back();
+    stage.index = static_cast<int>(stages.size()) - 1;
+    stage.owners = {rank};
+    for (const int unit : units)
+      for (const LayerWork& work : graph.order.units[at(unit)].works) stage.layers.push_back(work.layer);
+    std::sort(stage.layers.begin(), stage.layers.end());
+  }
+  return stages;
+}
 
 MsrPartition search_msr(const MsrGraph& graph, const WorkGraph& order, const Cluster& cluster, double below,
                         Deadline deadline) {

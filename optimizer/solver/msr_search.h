@@ -20,6 +20,9 @@ struct MsrPartition {
   bool timed_out = false;
 };
 
+/// A stage for each part.
+[[nodiscard]] std::vector<Stage> stages_of(const MsrGraph& graph, const MsrPartition& partition);
+
 /// The least largest load over chains of ideals of `order`, a device for each difference of two
 /// neighbours. Dynamic programming from the last device to the first over (ideal, devices of each kind used so
 /// far), for a limit that rises to the optimum: near it few ideals are in reach of the devices. Exact, unless

@@ -131,10 +131,10 @@ TEST_P(MsrWorkloads, have_the_known_optimum_with_co_location) {
 }
 
 TEST_P(MsrWorkloads, are_never_dearer_without_co_location) {
-  const Solution joint = solve(profile, Cuts::joint), apart = solve(profile, Cuts::independent);
+  const Solution apart = solve(profile, Cuts::independent);
   check(json, profile, apart, Cuts::independent);
-  EXPECT_LE(apart.price, joint.price);
-  EXPECT_EQ(apart.price < joint.price * (1 - 1e-6), GetParam().can_do_better_apart);
+  EXPECT_LE(apart.price * 1e3, GetParam().optimum_ms * (1 + 6e-6));
+  EXPECT_EQ(apart.price * 1e3 < GetParam().optimum_ms * (1 - 6e-6), GetParam().can_do_better_apart);
 }
 
 TEST_P(MsrWorkloads, on_one_device_take_the_sum_of_their_times) {
@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Throughput, MsrWorkloads,
                                          Workload{"OperatorGraphs/bert_l-3_training", 122.987, 65.3031, true},
                                          Workload{"OperatorGraphs/bert_l-12_inference", 642.78, 147.478, true},
                                          Workload{"OperatorGraphs/bert_L-12_training", 1891.74, 437.998, true},
-                                         Workload{"OperatorGraphs/resnet50_inference", 325.132, 124.349, false},
+                                         Workload{"OperatorGraphs/resnet50_inference", 325.132, 124.349, true},
                                          Workload{"OperatorGraphs/resnet50_training", 684.891, 255.194, true}));
 
 /// A few nodes, some backward, classes, ties, zeroes, memory that may bind.
@@ -247,6 +247,11 @@ TEST(Msr, without_co_location_lies_between_the_best_and_the_best_with_it) {
     const double best_ms = brute_force(json, false);
     EXPECT_GE(apart.price * 1e3, best_ms - 1e-6);
     EXPECT_LE(apart.lower_bound * 1e3, best_ms + 1e-6);
+    const bool only_forward = std::none_of(profile.model.layers.begin(), profile.model.layers.end(),
+                                           [](const Layer& layer) { return layer.backward; });
+    if (only_forward) {
+      EXPECT_NEAR(apart.price * 1e3, best_ms, 1e-6) << json;
+    }
     lower += apart.price < joint.price * (1 - 1e-6) ? 1 : 0;
   }
   EXPECT_GE(lower, 5);
