@@ -96,6 +96,8 @@ void WorkerCost::collect_touches() {
   const Model& model = profile_->model;
   const auto made = tensors_by_producer(model);
   everywhere_.resize(model.tensors.size());
+  for (const Tensor& tensor : model.tensors)
+    if (tensor.producer == kDataset) dataset_bytes_[static_cast<std::size_t>(tensor.kind)] += tensor.bytes;
   std::vector<Touch> list;
   const auto touch = [&](TensorId tensor) -> Meetings& {
     for (Touch& known : list)
@@ -226,10 +228,10 @@ void WorkerTally::move(LayerWork work, int sign) {
   for (const WorkerCost::Touch& touch : cost_->touches(work)) {
     WorkerCost::Meetings& here = here_[at(touch.tensor)];
     count_tensor(touch.tensor, here, -1, total_);
-    count_scratch(touch.tensor, -1);
+    count_shared(touch.tensor, -1);
     here.add(touch.meetings, sign);
     count_tensor(touch.tensor, here, +1, total_);
-    count_scratch(touch.tensor, +1);
+    count_shared(touch.tensor, +1);
   }
 }
 
@@ -266,9 +268,15 @@ void WorkerTally::count_layer(LayerId layer, int sign) {
   workspace_.count(cost_->workspaces_.number[at(layer)], sign);
 }
 
-void WorkerTally::count_scratch(TensorId tensor, int sign) {
+/// What tensors use together: the buffers of a backward, and a load, which brings all that the dataset has of a kind.
+void WorkerTally::count_shared(TensorId tensor, int sign) {
   const WorkerCost::Meetings& here = here_[at(tensor)];
   if (here.summands > 0 && here.wanted > 0) scratch_.count(cost_->gradients_.number[at(tensor)], sign);
+  const Tensor& t = cost_->profile_->model.tensors[at(tensor)];
+  if (t.producer != kDataset || here.read + here.read_again + here.stash_read == 0) return;
+  DatasetTensors& read = read_[static_cast<std::size_t>(t.kind)];
+  read.count += sign;
+  read.bytes += sign * t.bytes;
 }
 
 void WorkerTally::count_tensor(TensorId tensor, const WorkerCost::Meetings& here, int sign, Bytes& total) const {
@@ -374,6 +382,8 @@ WorkerLoad WorkerTally::load() const {
   load.update_s = seconds(update_ticks_);
   // Gradients go from layer to layer of a backward through two buffers in turn.
   load.holdings.always += largest(workspace_, cost_->workspaces_) + 2 * largest(scratch_, cost_->gradients_);
+  for (std::size_t kind = 0; kind < read_.size(); ++kind)
+    if (read_[kind].count > 0) load.holdings.always += cost_->dataset_bytes_[kind] - read_[kind].bytes;
   return load;
 }
 

@@ -124,9 +124,10 @@ class WorkerCost {
   int early_receives_;                    ///< receives that have started before their data can come
   bool mixed_links_ = false;
   double bandwidth_bytes_per_s_;
-  std::vector<Touch> touches_;            ///< of all works of all layers, one after the other
-  std::vector<std::size_t> first_touch_;  ///< by touch_list()
-  std::vector<Meetings> everywhere_;      ///< per tensor, over all works but recomputes
+  std::vector<Touch> touches_;                   ///< of all works of all layers, one after the other
+  std::vector<std::size_t> first_touch_;         ///< by touch_list()
+  std::array<std::int64_t, 2> dataset_bytes_{};  ///< of all input tensors and of all labels, by TensorKind
+  std::vector<Meetings> everywhere_;             ///< per tensor, over all works but recomputes
   Sizes workspaces_, gradients_;
   double tick_s_ = 1;  ///< a power of two: sums of times are exact, whatever their order
   std::vector<LayerTicks> ticks_;
@@ -175,11 +176,16 @@ class WorkerTally {
     WorkerLoad::Holdings late;
   };
 
+  struct DatasetTensors {
+    int count = 0;
+    std::int64_t bytes = 0;
+  };
+
   void move(LayerWork work, int sign);
   void count_times(LayerWork work, int sign);
   void count_layer(LayerId layer, int sign);
   void count_tensor(TensorId tensor, const WorkerCost::Meetings& here, int sign, Bytes& total) const;
-  void count_scratch(TensorId tensor, int sign);
+  void count_shared(TensorId tensor, int sign);
   [[nodiscard]] WorkerLoad load_of(const Bytes& bytes) const;
 
   const WorkerCost* cost_;
@@ -189,6 +195,7 @@ class WorkerTally {
   std::vector<std::uint8_t> works_of_;      ///< per layer: bits, see worker_cost.cpp
   std::vector<WorkerCost::Meetings> here_;  ///< per tensor
   Bytes total_;
+  std::array<DatasetTensors, 2> read_{};  ///< by TensorKind
   Largest workspace_, scratch_;
 };
 

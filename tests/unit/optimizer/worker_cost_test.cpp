@@ -185,12 +185,23 @@ void shuffle_backward_owners(RandomCase& random, std::vector<Stage>& stages) {
     if (stage.work == Work::recompute) stage.owners = by_index.at(stage.index);
 }
 
+/// A second input, which some layers read.
+void add_input(RandomCase& random, Profile& profile) {
+  for (LayerNeeds& needs : profile.model.needs)
+    if (random.chance(0.3)) {
+      needs.forward.push_back(static_cast<TensorId>(profile.model.tensors.size()));
+      if (random.chance(0.5)) needs.backward_weight.push_back(needs.forward.back());
+    }
+  profile.model.tensors.push_back({.name = "input2", .kind = TensorKind::input, .bytes = random.between(0, 50)});
+}
+
 TEST(WorkerCost, memory_covers_what_the_built_plan_holds) {
   double priced = 0, held = 0;
   for (unsigned seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     RandomCase random(seed);
-    const Profile profile = random.profile(random.between(1, 12), random.chance(0.3));
+    Profile profile = random.profile(random.between(1, 12), random.chance(0.3));
+    if (random.chance(0.3)) add_input(random, profile);
     const auto cuts = static_cast<RandomCuts>(random.between(0, 2));
     const bool recompute = random.chance(0.4);
     const auto workers = random_workers(random, profile.model, cuts, 6, random.chance(0.5) ? 3 : 1, recompute);
