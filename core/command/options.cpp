@@ -33,6 +33,8 @@ std::string any_text(const boost::any& value) {
     if (held != nullptr) stream << *held;
   };
   (write(boost::any_cast<Types>(&value)), ...);
+  if (const auto* list = boost::any_cast<Words>(&value))
+    for (const std::string& word : *list) stream << (&word == list->data() ? "" : " ") << word;
   return stream.str();
 }
 

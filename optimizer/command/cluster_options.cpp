@@ -103,8 +103,13 @@ void add_cluster_options(po::options_description& table) {
       ("memory-gib", po::value<double>(), "memory of a rank [GiB]; default: no limit");
 }
 
-ChosenCluster cluster_from(const po::variables_map& values) {
-  ChosenCluster chosen = values.count("cluster") > 0 ? ChosenCluster{from_file(values), ""} : from_options(values);
+ChosenCluster cluster_from(const po::variables_map& values, const std::optional<Cluster>& of_profile) {
+  const bool described =
+      values.count("ranks") > 0 ||
+      std::any_of(kDescriptions.begin(), kDescriptions.end(), [&](const auto& name) { return values.count(name) > 0; });
+  ChosenCluster chosen = values.count("cluster") > 0 ? ChosenCluster{from_file(values), ""}
+                         : of_profile && !described  ? ChosenCluster{*of_profile, ""}
+                                                     : from_options(values);
   validate(chosen.cluster);
   return chosen;
 }

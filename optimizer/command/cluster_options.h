@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "core/cluster.h"
 #include "core/command/options.h"
 
@@ -15,9 +17,10 @@ struct ChosenCluster {
 
 /// --cluster FILE, its first --ranks ranks (all if not given); or --nodes times
 /// --ranks-per-node ranks with the links and memory given; what is not given of
-/// the links is assumed.
+/// the links is assumed. Where no option says anything, the devices that the profile came with, if any.
 /// @throws Error (usage) for options that contradict each other, (infeasible) for
 /// more ranks than the file has, (bad input) for a file that cannot be read
-[[nodiscard]] ChosenCluster cluster_from(const boost::program_options::variables_map& values);
+[[nodiscard]] ChosenCluster cluster_from(const boost::program_options::variables_map& values,
+                                         const std::optional<Cluster>& of_profile);
 
 }  // namespace sluice

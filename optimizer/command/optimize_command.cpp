@@ -1,7 +1,7 @@
+#include <algorithm>
 #include <charconv>
 #include <iomanip>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/storage/atomic_file.h"
@@ -10,90 +10,146 @@
 #include "core/text.h"
 #include "optimizer/command/cluster_options.h"
 #include "optimizer/command/commands.h"
+#include "optimizer/command/plan_json.h"
+#include "optimizer/command/plan_text.h"
+#include "optimizer/planner/fixed_stages.h"
 #include "optimizer/planner/planner.h"
-#include "results/text_table.h"
 
 namespace sluice {
 
 namespace po = boost::program_options;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
 /// Each makes instructions by the dozen: beyond this the limit of a plan's file is in sight.
 constexpr double kMostMicrobatches = 1e6;
+constexpr double kMostSamples = 1e12;
+constexpr double kMostSeconds = 1e6;
 
 CommandSyntax syntax() {
   CommandSyntax syntax{"sluice optimize --profile PROFILE [--cluster CLUSTER] --ranks N -o PLAN [options]",
                        po::options_description("options", 100),
                        {}};
-  syntax.table.add_options()("profile", po::value<std::string>()->required(), "profile to plan by");
+  syntax.table.add_options()("profile", po::value<std::vector<std::string>>()->required(),
+                             "profile to plan by; several of one model: its micro-batch sizes");
   add_cluster_options(syntax.table);
-  syntax.table.add_options()                                                                                     //
-      ("schedule", po::value<std::string>()->default_value("1f1b"), "sequential, gpipe or 1f1b")                 //
-      ("microbatches", po::value<int>()->default_value(8), "micro-batches a step")                               //
-      ("cuts", po::value<std::string>()->default_value("independent"),                                           //
-       "joint: a worker's backward has the layers of its forward; or independent")                               //
-      ("forward-cuts", po::value<std::string>(), "fixed forward cuts, positions a,b,... one less than workers")  //
-      ("backward-cuts", po::value<std::string>(), "fixed backward cuts; one of the two stands for both")         //
-      ("objective", po::value<std::string>()->default_value("step"), "step or bottleneck")                       //
-      ("method", po::value<std::string>()->default_value("auto"), "auto, dp or exhaustive")                      //
-      ("compute-only", po::bool_switch(), "leave all traffic out; implies --objective bottleneck")               //
-      ("exactly", po::bool_switch(), "give every rank some work")                                                //
-      ("json", po::bool_switch(), "print one JSON object")                                                       //
+  syntax.table.add_options()                                                                                 //
+      ("schedule", po::value<std::string>()->default_value("1f1b"), "sequential, gpipe or 1f1b")             //
+      ("microbatches", po::value<int>(), "micro-batches a step; default 8, or what makes the global batch")  //
+      ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")              //
+      ("cuts", po::value<std::string>()->default_value("independent"),                                       //
+       "joint: a worker's backward has the layers of its forward; independent; or three: backward-weight apart, too")  //
+      ("stages", po::value<std::string>()->default_value("intervals"),                                              //
+       "intervals of the layers' order, or ideals: any layers whose predecessors lie in earlier workers")           //
+      ("replicas", po::value<std::string>()->default_value("1"), "most ranks of a worker (data parallel), or any")  //
+      ("recompute", po::bool_switch(), "layers may run forward again to save memory or traffic")                    //
+      ("free-backward", po::bool_switch(), "backward stages may go to the workers in any order")                    //
+      ("exactly", po::bool_switch(), "give every rank some work")                                                   //
+      ("forward-cuts", po::value<std::string>(), "fixed forward cuts, positions a,b,... one less than workers")     //
+      ("backward-cuts", po::value<std::string>(), "fixed backward cuts; one of the two stands for both")            //
+      ("weight-cuts", po::value<std::string>(), "fixed cuts of backward-weight")                                    //
+      ("worker-replicas", po::value<std::string>(), "ranks of each fixed worker a,b,...; default 1 each")           //
+      ("cost", po::value<std::string>()->default_value("sluice"),                                                   //
+       "what the solver minimises: sluice, or as other planners do pipedream, msr, msr-apart")                      //
+      ("objective", po::value<std::string>()->default_value("step"), "step or bottleneck")                          //
+      ("compute-only", po::bool_switch(), "leave all traffic out; implies --objective bottleneck")                  //
+      ("method", po::value<std::string>()->default_value("auto"), "auto, dp, ilp or exhaustive")                    //
+      ("time-limit", po::value<double>()->default_value(60), "seconds until the best so far must do")               //
+      ("json", po::bool_switch(), "print one JSON object")                                                          //
       ("output,o", po::value<std::string>()->required(), "plan to write");
   return syntax;
 }
 
-std::optional<std::vector<int>> cuts_from(const po::variables_map& values, const std::string& name) {
+std::optional<std::vector<int>> numbers_from(const po::variables_map& values, const std::string& name) {
   const auto list = optional_value<std::string>(values, name);
   if (!list) return std::nullopt;
-  std::vector<int> cuts;
+  std::vector<int> numbers;
   const char* place = list->data();
   const char* end = place + list->size();
   while (place != end) {
-    const auto [rest, error] = std::from_chars(place, end, cuts.emplace_back());
+    const auto [rest, error] = std::from_chars(place, end, numbers.emplace_back());
     const bool separated = rest == end || (*rest == ',' && rest + 1 != end);
     if (error != std::errc() || !separated)
-      throw usage_error(text("--", name, " is '", *list, "', expected positions like 3,7"));
+      throw usage_error(text("--", name, " is '", *list, "', expected numbers like 3,7"));
     place = rest == end ? end : rest + 1;
   }
-  return cuts;
+  return numbers;
 }
 
-PlannerRequest request_from(const po::variables_map& values, const Profile& profile, const Cluster& cluster) {
-  const int microbatches = values["microbatches"].as<int>();
-  require_within("microbatches", microbatches, 1, kMostMicrobatches);
+int most_replicas(const po::variables_map& values, const Cluster& cluster) {
+  const std::string& word = values["replicas"].as<std::string>();
+  const int ranks = static_cast<int>(cluster.ranks.size());
+  if (word == "any") return ranks;
+  int count = 0;
+  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+  if (error != std::errc() || rest != word.data() + word.size() || count < 1)
+    throw usage_error(text("--replicas is '", word, "', expected a number from 1 on, or any"));
+  return std::min(count, ranks);
+}
+
+SearchSpace space_from(const po::variables_map& values, const Cluster& cluster) {
+  return {.cuts = static_cast<Cuts>(choice(values, "cuts", {"joint", "independent", "three"})),
+          .most_replicas = most_replicas(values, cluster),
+          .recompute = values["recompute"].as<bool>(),
+          .ideals = choice(values, "stages", {"intervals", "ideals"}) == 1,
+          .free_backward = values["free-backward"].as<bool>(),
+          .exactly = values["exactly"].as<bool>()};
+}
+
+CostModel cost_from(const po::variables_map& values) {
+  std::vector<std::string> names;
+  for (int cost = 0; cost < kCostModels; ++cost) names.push_back(to_string(static_cast<CostModel>(cost)));
+  return static_cast<CostModel>(choice(values, "cost", names));
+}
+
+Deadline deadline_from(const po::variables_map& values) {
+  const double seconds = values["time-limit"].as<double>();
+  require_within("time-limit", seconds, 0.001, kMostSeconds);
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(seconds));
+}
+
+std::vector<Profile> read_profiles(const po::variables_map& values) {
+  std::vector<Profile> profiles;
+  for (const std::string& path : values["profile"].as<std::vector<std::string>>())
+    profiles.push_back(read_profile(path));
+  return profiles;
+}
+
+PlannerRequest request_from(const po::variables_map& values, std::vector<Profile> profiles, const Cluster& cluster) {
   (void)choice(values, "schedule", {"sequential", "gpipe", "1f1b"});
-  const int method = choice(values, "method", {"auto", "dp", "exhaustive"});
-  return {.search = {.profile = profile,
-                     .cluster = cluster,
-                     .schedule = values["schedule"].as<std::string>(),
-                     .microbatches = microbatches,
-                     .cuts = choice(values, "cuts", {"joint", "independent"}) == 0 ? Cuts::joint : Cuts::independent,
-                     .method = method == 2 ? Method::exhaustive : Method::dp,
-                     .compute_only = values["compute-only"].as<bool>()},
-          .goal = choice(values, "objective", {"step", "bottleneck"}) == 0 ? Goal::step : Goal::bottleneck,
-          .exactly = values["exactly"].as<bool>(),
-          .forward_cuts = cuts_from(values, "forward-cuts"),
-          .backward_cuts = cuts_from(values, "backward-cuts")};
+  PlannerRequest request{
+      .profiles = std::move(profiles),
+      .cluster = cluster,
+      .schedule = values["schedule"].as<std::string>(),
+      .compute_only = values["compute-only"].as<bool>(),
+      .microbatches = optional_value<int>(values, "microbatches"),
+      .global_batch = optional_value<std::int64_t>(values, "global-batch"),
+      .space = space_from(values, cluster),
+      .cost = cost_from(values),
+      .method = static_cast<Method>(choice(values, "method", {"auto", "dp", "ilp", "exhaustive"})),
+      .goal = choice(values, "objective", {"step", "bottleneck"}) == 0 ? Goal::step : Goal::bottleneck,
+      .deadline = deadline_from(values),
+      .fixed_stages = {}};
+  if (request.microbatches) require_within("microbatches", *request.microbatches, 1, kMostMicrobatches);
+  if (request.global_batch) require_within("global-batch", static_cast<double>(*request.global_batch), 1, kMostSamples);
+  const FixedCuts fixed{.forward = numbers_from(values, "forward-cuts"),
+                        .backward = numbers_from(values, "backward-cuts"),
+                        .weight = numbers_from(values, "weight-cuts"),
+                        .replicas = numbers_from(values, "worker-replicas")};
+  if (fixed.given())
+    request.fixed_stages = fixed_stages(fixed, static_cast<int>(request.profiles[0].model.layers.size()),
+                                        static_cast<int>(cluster.ranks.size()));
+  return request;
 }
 
-Json to_json(const PlanFigures& figures) {
-  return {{"cuts", figures.cuts},
-          {"workers", figures.workers},
-          {"forward_cuts", figures.forward_cuts},
-          {"backward_cuts", figures.backward_cuts},
-          {"bottleneck_s", figures.bottleneck_s},
-          {"step_s", figures.step_s}};
-}
-
-void print_json(const std::string& path, const Plan& plan, const std::vector<std::string>& notes) {
+void print_json(const std::string& path, const Plan& plan, const std::vector<std::string>& notes, double cost_s) {
   Json json = to_json(plan.figures);
   json["method"] = plan.method;
   json["status"] = plan.status;
+  json["cost_s"] = cost_s;
+  json["lower_bound_s"] = plan.lower_bound_s;
   json["schedule"] = plan.schedule;
-  json["microbatches"] = plan.microbatches;
   json["ranks"] = plan.cluster.ranks.size();
   json["plan"] = path;
   json["notes"] = notes;
@@ -103,20 +159,14 @@ void print_json(const std::string& path, const Plan& plan, const std::vector<std
   std::cout << json.dump(2) << '\n';
 }
 
-void print_text(const std::string& path, const Plan& plan, const std::vector<std::string>& notes) {
-  std::vector<std::vector<std::string>> rows{{"", "workers", "bottleneck", "step", "forward cuts", "backward cuts"}};
-  const auto add = [&](const std::string& title, const PlanFigures& f) {
-    rows.push_back({title + f.cuts, text(f.workers), format_seconds(f.bottleneck_s), format_seconds(f.step_s),
-                    f.forward_cuts, f.backward_cuts});
-  };
-  add("chosen: ", plan.figures);
-  for (const PlanFigures& figures : plan.runners_up) add("", figures);
+void print_text(const std::string& path, const Plan& plan, const std::vector<std::string>& notes, double cost_s) {
   std::cout << path << ": " << plan.schedule << ", " << plan.microbatches << " micro-batches, "
             << plan.cluster.ranks.size() << " ranks\n"
-            << text_table(rows);
+            << candidates_table(plan);
   for (const std::string& note : notes) std::cout << note << '\n';
   std::cout << std::setprecision(12) << "bottleneck_s=" << plan.figures.bottleneck_s
-            << " step_s=" << plan.figures.step_s << " method=" << plan.method << " status=" << plan.status << '\n';
+            << " step_s=" << plan.figures.step_s << " cost_s=" << cost_s << " lower_bound_s=" << plan.lower_bound_s
+            << " method=" << plan.method << " status=" << plan.status << '\n';
 }
 
 }  // namespace
@@ -127,14 +177,14 @@ int optimize_command(const Words& words) {
   const po::variables_map& values = *parsed;
   const std::string& output = values["output"].as<std::string>();
   check_writable(output, kPlanSchema);
-  const Profile profile = read_profile(values["profile"].as<std::string>());
-  const ChosenCluster chosen = cluster_from(values);
+  std::vector<Profile> profiles = read_profiles(values);
+  const ChosenCluster chosen = cluster_from(values, profiles.front().cluster);
   if (!chosen.assumption.empty()) std::cerr << "sluice: " << chosen.assumption << std::endl;
 
-  auto [plan, notes] = make_plan(request_from(values, profile, chosen.cluster));
+  auto [plan, notes, cost_s] = make_plan(request_from(values, std::move(profiles), chosen.cluster));
   plan.options = resolved_options(values);
   write_plan(output, plan, {command_line("sluice optimize", words), plan.options});
-  values["json"].as<bool>() ? print_json(output, plan, notes) : print_text(output, plan, notes);
+  values["json"].as<bool>() ? print_json(output, plan, notes, cost_s) : print_text(output, plan, notes, cost_s);
   return static_cast<int>(ExitCode::done);
 }
 

@@ -1,24 +1,26 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
-#include "core/cost_model.h"
 #include "core/error.h"
 #include "core/index.h"
 #include "core/liveness.h"
+#include "core/simulator.h"
+#include "core/stage_pricing.h"
 #include "core/storage/cluster_file.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
 #include "core/text.h"
 #include "optimizer/command/commands.h"
+#include "optimizer/command/plan_json.h"
+#include "optimizer/command/plan_text.h"
 #include "results/text_table.h"
 
 // What is in a file, as JSON; the text is the same figures as tables.
 namespace sluice {
 
 namespace po = boost::program_options;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -61,27 +63,7 @@ Json describe(const Cluster& cluster) {
   return json;
 }
 
-/// Bytes that each rank sends and receives in one step.
-struct StepTraffic {
-  std::vector<std::int64_t> sent, received;
-};
-StepTraffic step_traffic(const Plan& plan) {
-  StepTraffic traffic{std::vector<std::int64_t>(plan.cluster.ranks.size()),
-                      std::vector<std::int64_t>(plan.cluster.ranks.size())};
-  const Program& step = program(plan, "step");
-  for (Rank rank = 0; rank < std::ssize(step.ranks); ++rank)
-    for (const Instruction& instruction : step.ranks[at(rank)]) {
-      if (instruction.op != Op::multicast_start) continue;
-      const Transfer& transfer = plan.transfers[at(instruction.transfer)];
-      const Group& group = plan.groups[at(transfer.group)];
-      if (rank != group.root) continue;  // each multicast once
-      for (const Edge& edge : multicast_edges(group, plan.cluster)) {
-        traffic.sent[at(edge.from)] += transfer.bytes;
-        traffic.received[at(edge.to)] += transfer.bytes;
-      }
-    }
-  return traffic;
-}
+std::int64_t total(const std::array<std::int64_t, 2>& bytes) { return bytes[0] + bytes[1]; }
 
 /// Layers that a rank runs in a work: "conv1 to pool2"; empty if none.
 std::string layers_of(const Plan& plan, Work work, Rank rank) {
@@ -91,38 +73,41 @@ std::string layers_of(const Plan& plan, Work work, Rank rank) {
   return names;
 }
 
-/// Compute per micro-batch of a rank's stages.
-double load_s(const Plan& plan, Rank rank) {
-  double seconds = 0;
-  for (const Stage& stage : plan.stages)
-    if (owns(rank, stage))
-      seconds += stage_time(plan.profile, stage.layers, stage.work) / static_cast<double>(stage.owners.size());
-  return seconds / plan.cluster.ranks[at(rank)].speed;
+Json layers_by_work(const Plan& plan, Rank rank) {
+  return {{"node", plan.cluster.ranks[at(rank)].node},
+          {"forward", layers_of(plan, Work::forward, rank)},
+          {"backward", layers_of(plan, Work::backward, rank)},
+          {"backward_input", layers_of(plan, Work::backward_input, rank)},
+          {"backward_weight", layers_of(plan, Work::backward_weight, rank)},
+          {"recompute", layers_of(plan, Work::recompute, rank)}};
+}
+
+/// Adds what the ranks' programs make of it: load, memory, bytes in a step.
+void add_figures(Json& ranks, const Plan& plan) {
+  const Timeline timeline = simulate(plan);
+  const Loads loads = loads_of(plan.profile, plan.cluster, plan.stages, {plan.schedule, plan.microbatches});
+  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
+    ranks[at(rank)].update({{"load_s", loads.ranks[at(rank)].compute_s},
+                            {"memory_bytes", memory_use(plan, rank).total()},
+                            {"memory_limit_bytes", limited(plan.cluster.ranks[at(rank)].memory_bytes)},
+                            {"sent_bytes", total(timeline.ranks[at(rank)].sent_bytes)},
+                            {"received_bytes", total(timeline.ranks[at(rank)].received_bytes)}});
 }
 
 Json describe(const Plan& plan) {
   Json json{{"model", plan.profile.model.name},
             {"schedule", plan.schedule},
-            {"microbatches", plan.microbatches},
-            {"cuts", plan.figures.cuts},
-            {"forward_cuts", plan.figures.forward_cuts},
-            {"backward_cuts", plan.figures.backward_cuts},
             {"method", plan.method},
             {"status", plan.status},
-            {"bottleneck_s", plan.figures.bottleneck_s},
-            {"step_s", plan.figures.step_s},
-            {"ranks", Json::array()},
-            {"options", plan.options}};
-  const StepTraffic traffic = step_traffic(plan);
+            {"lower_bound_s", plan.lower_bound_s}};
+  json.update(to_json(plan.figures));
+  json["ranks"] = Json::array();
   for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
-    json["ranks"].push_back({{"node", plan.cluster.ranks[at(rank)].node},
-                             {"forward", layers_of(plan, Work::forward, rank)},
-                             {"backward", layers_of(plan, Work::backward, rank)},
-                             {"load_s", load_s(plan, rank)},
-                             {"memory_bytes", memory_use(plan, rank).total()},
-                             {"memory_limit_bytes", limited(plan.cluster.ranks[at(rank)].memory_bytes)},
-                             {"sent_bytes", traffic.sent[at(rank)]},
-                             {"received_bytes", traffic.received[at(rank)]}});
+    json["ranks"].push_back(layers_by_work(plan, rank));
+  if (!plan.programs.empty()) add_figures(json["ranks"], plan);
+  json["runners_up"] = Json::array();
+  for (const PlanFigures& figures : plan.runners_up) json["runners_up"].push_back(to_json(figures));
+  json["options"] = plan.options;
   return json;
 }
 
@@ -192,6 +177,16 @@ void print(const Json& json) {
   }
 }
 
+void print(const Plan& plan) {
+  std::cout << plan.profile.model.name << ", " << plan.schedule << ", " << plan.microbatches << " micro-batches";
+  if (plan.profile.model.microbatch > 0) std::cout << " of " << plan.profile.model.microbatch;
+  std::cout << ", " << plan.cluster.ranks.size() << " ranks, " << plan.figures.cuts << " cuts: step "
+            << format_seconds(plan.figures.step_s) << " simulated\n\n"
+            << drawing(plan) << '\n'
+            << reasons(plan) << '\n'
+            << candidates_table(plan);
+}
+
 }  // namespace
 
 int show_command(const Words& words) {
@@ -201,8 +196,13 @@ int show_command(const Words& words) {
       ("json", po::bool_switch(), "print one JSON object");
   const auto values = parse_options(syntax, words, std::cout);
   if (!values) return static_cast<int>(ExitCode::done);
-  const Json json = describe_file((*values)["file"].as<std::string>());
-  (*values)["json"].as<bool>() ? void(std::cout << json.dump(2) << '\n') : print(json);
+  const std::string& path = (*values)["file"].as<std::string>();
+  if ((*values)["json"].as<bool>())
+    std::cout << describe_file(path).dump(2) << '\n';
+  else if (schema_of(path) == kPlanSchema)
+    print(read_plan(path));
+  else
+    print(describe_file(path));
   return static_cast<int>(ExitCode::done);
 }
 

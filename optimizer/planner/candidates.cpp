@@ -1,91 +1,78 @@
 #include "optimizer/planner/candidates.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "core/index.h"
+#include "optimizer/solver/pipedream_price.h"
 
 namespace sluice {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Half of the ranks, a quarter, ...: no number of ranks is more than a factor of two away.
+std::vector<int> fewer_ranks(const Problem& problem) {
+  std::vector<int> counts;
+  if (problem.space.exactly) return counts;
+  for (auto ranks = static_cast<int>(problem.cluster.ranks.size()) / 2; ranks >= 1; ranks /= 2) counts.push_back(ranks);
+  return counts;
+}
 
-class Search {
+Cluster first_ranks(Cluster cluster, int count) {
+  cluster.ranks.resize(at(count));
+  return cluster;
+}
+
+/// The values that a narrower search space may have, the widest first.
+std::vector<Cuts> narrower(Cuts cuts) {
+  if (cuts == Cuts::three) return {Cuts::three, Cuts::independent, Cuts::joint};
+  if (cuts == Cuts::independent) return {Cuts::independent, Cuts::joint};
+  return {Cuts::joint};
+}
+std::vector<int> narrower_replicas(int most) { return most > 1 ? std::vector{most, 1} : std::vector{1}; }
+
+class Collector {
  public:
-  explicit Search(const SearchRequest& request) : request_(request) {}
+  Collector(const Problem& problem, Deadline deadline) : problem_(problem), deadline_(deadline) {}
 
-  Candidates run() {
-    found_.optimum_s = best_of_each(request_.cluster, request_.compute_only);
-    if (!request_.compute_only) (void)best_of_each(request_.cluster, true);
-    found_.unlimited_optimum_s = found_.optimum_s;
-    if (memory_is_limited(request_.cluster)) {
-      found_.unlimited_optimum_s = best_of_each(with_unlimited_memory(request_.cluster), request_.compute_only);
-      add_least_full();
+  std::vector<std::vector<Stage>> run(bool for_the_step) {
+    add_spaces(problem_.cluster, problem_.pricing);
+    add(pipedream_candidate(problem_));
+    if (memory_is_limited(problem_.cluster)) {
+      add_spaces(with_unlimited_memory(problem_.cluster), problem_.pricing);
+      add(least_full(problem_, deadline_));
     }
+    if (!for_the_step) return std::move(found_);
+    for (const int ranks : fewer_ranks(problem_)) add_spaces(first_ranks(problem_.cluster, ranks), problem_.pricing);
+    Pricing free_links = problem_.pricing;
+    free_links.compute_only = true;
+    add_spaces(problem_.cluster, free_links);
     return std::move(found_);
   }
 
  private:
-  /// No more than there are works to share out.
-  [[nodiscard]] int most_workers() const {
-    const std::size_t works = 2 * request_.profile.model.layers.size();
-    return static_cast<int>(std::min(request_.cluster.ranks.size(), works));
+  void add_spaces(const Cluster& cluster, const Pricing& pricing) {
+    for (const Cuts cuts : narrower(problem_.space.cuts))
+      for (const int replicas : narrower_replicas(problem_.space.most_replicas)) {
+        SearchSpace space = problem_.space;
+        space.cuts = cuts;
+        space.most_replicas = replicas;
+        add(solve({problem_.profile, cluster, pricing, space}, Method::dp, deadline_).solution);
+      }
   }
 
-  /// Adds the best partitions for each number of workers; returns the least price.
-  double best_of_each(const Cluster& cluster, bool compute_only) {
-    const PartitionCost cost(request_.profile, cluster, request_.schedule, request_.microbatches, compute_only);
-    double least = kInfinity;
-    for (int workers = most_workers(); workers >= request_.least_workers; --workers) {
-      const auto joint = best(cost, workers, Cuts::joint, kInfinity);
-      if (joint) add(joint->partition);
-      const double joint_price = joint ? joint->price : kInfinity;
-      least = std::min(least, joint_price);
-      if (request_.cuts == Cuts::joint) continue;
-      const auto independent = best(cost, workers, Cuts::independent, joint_price);
-      if (!independent) continue;
-      add(independent->partition);
-      least = std::min(least, independent->price);
-    }
-    return least;
+  void add(const Solution& solution) {
+    if (!solution.found()) return;
+    if (std::find(found_.begin(), found_.end(), solution.stages) == found_.end()) found_.push_back(solution.stages);
   }
 
-  /// Nothing unless its price is below `limit`.
-  [[nodiscard]] std::optional<PartitionSolution> best(const PartitionCost& cost, int workers, Cuts cuts,
-                                                      double limit) const {
-    const BottleneckObjective objective(cost, workers, cuts);
-    if (request_.method == Method::dp) return solve_dp(objective, cuts, limit);
-    auto solution = solve_exhaustively(objective, cuts);
-    return solution && solution->price < limit ? solution : std::nullopt;
-  }
-
-  void add_least_full() {
-    const PartitionCost cost(request_.profile, request_.cluster, request_.schedule, request_.microbatches,
-                             request_.compute_only);
-    for (int workers = most_workers(); workers >= request_.least_workers; --workers)
-      if (const auto solution = solve_dp(MemoryObjective(cost, workers), Cuts::joint)) add(solution->partition);
-  }
-
-  void add(const Partition& partition) {
-    const Partition candidate = trimmed(partition);
-    std::vector<Partition>& known = found_.partitions;
-    if (std::find(known.begin(), known.end(), candidate) == known.end()) known.push_back(candidate);
-  }
-
-  const SearchRequest& request_;
-  Candidates found_;
+  const Problem& problem_;
+  Deadline deadline_;
+  std::vector<std::vector<Stage>> found_;
 };
 
 }  // namespace
 
-const char* to_string(Method method) { return method == Method::dp ? "dp" : "exhaustive"; }
-
-Candidates find_candidates(const SearchRequest& request) { return Search(request).run(); }
-
-Partition trimmed(Partition partition) {
-  while (partition.workers() > 1 && share_of(partition, partition.workers() - 1).empty()) {
-    partition.forward_bounds.pop_back();
-    partition.backward_bounds.pop_back();
-  }
-  return partition;
+std::vector<std::vector<Stage>> other_candidates(const Problem& problem, bool for_the_step, Deadline deadline) {
+  return Collector(problem, deadline).run(for_the_step);
 }
 
 }  // namespace sluice

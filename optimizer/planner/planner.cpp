@@ -1,35 +1,18 @@
 #include "optimizer/planner/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iomanip>
 #include <sstream>
 
 #include "core/error.h"
 #include "core/index.h"
-#include "core/liveness.h"
-#include "core/simulator.h"
 #include "core/text.h"
-#include "core/verifier.h"
+#include "optimizer/planner/candidates.h"
+#include "optimizer/planner/score.h"
 
 namespace sluice {
 namespace {
-
-/// The rank of a plan that needs most of its memory.
-struct Fullest {
-  Rank rank = 0;
-  std::int64_t need = 0;  ///< [B]
-  std::int64_t limit = kUnlimitedMemory;
-  [[nodiscard]] double fullness() const { return static_cast<double>(need) / static_cast<double>(limit); }
-};
-
-Fullest fullest_rank(const Plan& plan) {
-  Fullest fullest;
-  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank) {
-    const Fullest candidate{rank, memory_use(plan, rank).total(), plan.cluster.ranks[at(rank)].memory_bytes};
-    if (candidate.fullness() > fullest.fullness()) fullest = candidate;
-  }
-  return fullest;
-}
 
 std::string gibibytes(std::int64_t bytes) {
   std::ostringstream stream;
@@ -37,164 +20,245 @@ std::string gibibytes(std::int64_t bytes) {
   return stream.str();
 }
 
-/// Positions between workers: "3,7".
-std::string cuts_text(const std::vector<int>& bounds) {
-  std::string cuts;
-  for (std::size_t k = 1; k + 1 < bounds.size(); ++k) cuts += text(k > 1 ? "," : "", bounds[k]);
-  return cuts;
+std::string percent(double share) {
+  std::ostringstream stream;
+  stream << std::setprecision(3) << 100 * share << " %";
+  return stream.str();
 }
 
+bool by_bottleneck(const PlannerRequest& request) { return request.goal == Goal::bottleneck || request.compute_only; }
+
+/// What plans of one global batch are ranked by, smaller is better.
+std::pair<double, double> rank_key(const PlannerRequest& request, const PlanFigures& figures) {
+  const double work_s = figures.bottleneck_s * figures.microbatches;
+  return by_bottleneck(request) ? std::pair(work_s, figures.step_s) : std::pair(figures.step_s, work_s);
+}
+
+/// Plans one profile with one M.
 class Planner {
  public:
-  explicit Planner(const PlannerRequest& request)
+  Planner(const PlannerRequest& request, const Profile& profile, int microbatches)
       : request_(request),
-        search_(request.search),
-        unlimited_(with_unlimited_memory(search_.cluster)),
-        cost_(search_.profile, unlimited_, search_.schedule, search_.microbatches, search_.compute_only) {}
+        problem_{profile, request.cluster, {request.schedule, microbatches, request.compute_only}, request.space} {}
 
   PlannerResult run() {
     refuse_what_cannot_be();
-    const bool fixed = request_.forward_cuts || request_.backward_cuts;
-    fixed ? judge(fixed_partition()) : search();
+    if (request_.fixed_stages)
+      judge(*request_.fixed_stages);
+    else if (request_.cost == CostModel::sluice)
+      search();
+    else
+      search_as_others_do();
     if (!best_) throw does_not_fit();
     Plan& plan = *best_;
-    plan.method = fixed ? "fixed" : to_string(search_.method);
-    plan.status = is_optimal(plan.figures.bottleneck_s) ? "optimal" : "feasible";
-    std::stable_sort(others_.begin(), others_.end(),
-                     [&](const PlanFigures& a, const PlanFigures& b) { return is_better(a, b); });
+    std::stable_sort(others_.begin(), others_.end(), [&](const PlanFigures& a, const PlanFigures& b) {
+      return rank_key(request_, a) < rank_key(request_, b);
+    });
     plan.runners_up = std::move(others_);
+    plan.method = request_.fixed_stages ? "fixed" : to_string(solved_.method);
+    plan.lower_bound_s = solved_.solution.lower_bound;
+    plan.status = status();
     explain(plan);
-    return {std::move(plan), std::move(notes_)};
+    const double cost_s = is_foreign() ? solved_.solution.price : plan.figures.bottleneck_s;
+    return {std::move(plan), std::move(notes_), cost_s};
   }
 
  private:
-  [[nodiscard]] int ranks() const { return static_cast<int>(search_.cluster.ranks.size()); }
-  [[nodiscard]] int layers() const { return cost_.layers(); }
+  [[nodiscard]] int ranks() const { return static_cast<int>(problem_.cluster.ranks.size()); }
+  [[nodiscard]] bool is_foreign() const { return request_.cost != CostModel::sluice && !request_.fixed_stages; }
+  [[nodiscard]] int layers() const { return static_cast<int>(problem_.profile.model.layers.size()); }
 
   void refuse_what_cannot_be() const {
-    if (search_.schedule == "sequential" && ranks() > 1)
+    const SearchSpace& space = problem_.space;
+    if (problem_.pricing.schedule == "sequential" && ranks() > 1)
       throw infeasible(text("schedule sequential runs on one rank, not on ", ranks(), ": use gpipe or 1f1b"));
-    if (request_.exactly && layers() < ranks())
+    if (space.cuts == Cuts::three && !problem_.profile.split_backward)
+      throw infeasible(
+          "three cut vectors need backward-input and backward-weight apart, which the profile does not have: use "
+          "--cuts independent, or a profile of sluice-run profile");
+    const int works_a_layer = space.cuts == Cuts::three ? 3 : space.cuts == Cuts::joint && !space.free_backward ? 1 : 2;
+    const int works = layers() * works_a_layer;
+    if (space.exactly && space.most_replicas == 1 && works < ranks())
       throw infeasible(text("--exactly wants work for each of ", ranks(), " ranks, but the model has ", layers(),
-                            " layers: use fewer ranks, or leave --exactly out"));
-  }
-
-  /// The bounds that a list of cuts stands for.
-  [[nodiscard]] std::vector<int> bounds_of(const std::vector<int>& cuts, const char* work) const {
-    std::vector<int> bounds{0};
-    for (const int cut : cuts) {
-      if (cut < bounds.back() || cut > layers())
-        throw usage_error(text(work, " cut ", cut, " is not between ", bounds.back(), " and the ", layers(),
-                               " layers: cuts are positions that do not descend"));
-      bounds.push_back(cut);
-    }
-    bounds.push_back(layers());
-    return bounds;
-  }
-
-  [[nodiscard]] Partition fixed_partition() const {
-    const std::vector<int>& forward = request_.forward_cuts ? *request_.forward_cuts : *request_.backward_cuts;
-    const std::vector<int>& backward = request_.backward_cuts ? *request_.backward_cuts : *request_.forward_cuts;
-    if (forward.size() != backward.size())
-      throw usage_error(text(forward.size(), " forward cuts but ", backward.size(), " backward cuts: give as many"));
-    Partition partition{bounds_of(forward, "forward"), bounds_of(backward, "backward")};
-    if (search_.cuts == Cuts::joint && forward != backward)
-      throw usage_error("--cuts joint, but the forward and backward cuts differ");
-    if (request_.exactly && used_workers(partition) < ranks())
-      throw infeasible(text("--exactly wants work for each of ", ranks(), " ranks, but the cuts give work to ",
-                            used_workers(partition)));
-    return partition;
+                            " layers: use fewer ranks, allow --replicas, or leave --exactly out"));
   }
 
   void search() {
-    SearchRequest search = search_;
-    if (request_.exactly) search.least_workers = ranks();
-    candidates_ = find_candidates(search);
-    for (const Partition& partition : candidates_.partitions) judge(partition);
+    solved_ = solve(problem_, request_.method, request_.deadline);
+    if (solved_.solution.found()) judge(solved_.solution.stages);
+    for (const std::vector<Stage>& stages : other_candidates(problem_, !by_bottleneck(request_), request_.deadline))
+      if (stages != solved_.solution.stages) judge(stages);
   }
 
-  /// Builds a candidate. The best that fits is kept, and the figures of the
-  /// others; if none fits, how full the least full one is.
-  void judge(const Partition& partition) {
-    Plan plan = build_plan({search_.profile, search_.cluster, search_.schedule, search_.microbatches,
-                            stages_of(partition), search_.compute_only});
-    const Fullest fullest = fullest_rank(plan);
-    if (fullest.need > fullest.limit) {
-      if (!least_full_ || fullest.fullness() < least_full_->fullness()) least_full_ = fullest;
+  void search_as_others_do() {
+    solved_ = {solve_foreign(problem_, request_.cost, request_.deadline), Method::dp};
+    if (!solved_.solution.found())
+      throw infeasible(text("under the cost of ", to_string(request_.cost),
+                            " no plan fits the cluster: use more ranks or more memory"));
+    if (has_schedule(request_.cost))
+      judge(solved_.solution.stages);
+    else
+      best_ = bare_partition(problem_, solved_.solution);
+  }
+
+  /// Builds a candidate. The best that fits is kept, and the figures of the others; if none fits, the least full one.
+  void judge(const std::vector<Stage>& stages) {
+    Scored scored = score(problem_, stages);
+    if (!scored.fullest.fits()) {
+      if (!least_full_ || scored.fullest.fullness() < least_full_->fullness()) least_full_ = scored.fullest;
       return;
     }
-    if (const auto defect = verify(plan))
-      throw runtime_fault(text("a plan made here is refused, which is a fault of this program: ", to_string(*defect)));
-    plan.figures = figures_of(plan, partition);
-    if (best_ && !is_better(plan.figures, best_->figures)) {
-      others_.push_back(plan.figures);
+    const PlanFigures& figures = scored.plan.figures;
+    if (best_ && !(rank_key(request_, figures) < rank_key(request_, best_->figures))) {
+      others_.push_back(figures);
       return;
     }
     if (best_) others_.push_back(best_->figures);
-    best_ = std::move(plan);
+    best_ = std::move(scored.plan);
   }
 
-  [[nodiscard]] PlanFigures figures_of(const Plan& plan, const Partition& partition) const {
-    const bool joint = partition.forward_bounds == partition.backward_bounds;
-    return {.cuts = to_string(joint ? Cuts::joint : Cuts::independent),
-            .forward_cuts = cuts_text(partition.forward_bounds),
-            .backward_cuts = cuts_text(partition.backward_bounds),
-            .workers = used_workers(partition),
-            .bottleneck_s = bottleneck_s(cost_, partition),
-            .step_s = static_cast<double>(makespan_ns(simulate(plan))) * 1e-9};
-  }
-
-  [[nodiscard]] bool is_better(const PlanFigures& a, const PlanFigures& b) const {
-    const bool by_bottleneck = request_.goal == Goal::bottleneck || search_.compute_only;
-    const auto key = [&](const PlanFigures& f) {
-      return by_bottleneck ? std::pair(f.bottleneck_s, f.step_s) : std::pair(f.step_s, f.bottleneck_s);
-    };
-    return key(a) < key(b);
-  }
-
-  [[nodiscard]] bool is_optimal(double bottleneck) const {
-    return bottleneck == candidates_.optimum_s || bottleneck <= candidates_.unlimited_optimum_s;
+  [[nodiscard]] std::string status() const {
+    if (is_foreign())
+      return is_optimal(solved_.solution) ? "optimal" : solved_.solution.timed_out ? "timed out" : "feasible";
+    if (!request_.fixed_stages && best_->figures.bottleneck_s <= solved_.solution.lower_bound * kRounding)
+      return "optimal";
+    return solved_.solution.timed_out ? "timed out" : "feasible";
   }
 
   [[nodiscard]] Error does_not_fit() const {
-    if (!least_full_)
+    if (!least_full_) {
+      if (solved_.solution.timed_out)
+        return infeasible("the time limit came before any plan was found: raise --time-limit, or use --method dp");
       return infeasible(text("there is no way to give each of ", ranks(), " ranks work with ", layers(), " layers"));
-    const bool fixed = request_.forward_cuts || request_.backward_cuts;
-    return infeasible(text("rank ", least_full_->rank, " needs ", gibibytes(least_full_->need), " but has ",
-                           gibibytes(least_full_->limit), " (",
-                           fixed ? "with the given cuts" : "in the least full plan found", ", ", search_.schedule, ", ",
-                           search_.microbatches, " micro-batches): use more ranks, smaller or fewer micro-batches",
-                           search_.schedule == "gpipe" ? ", schedule 1f1b" : "", ", or more memory"));
+    }
+    const std::string what = request_.fixed_stages ? "with the given cuts" : "in the least full plan found";
+    return infeasible(text("rank ", least_full_->rank, " needs ", gibibytes(least_full_->need_bytes), " but has ",
+                           gibibytes(least_full_->limit_bytes), " (", what, ", ", problem_.pricing.schedule, ", ",
+                           problem_.pricing.microbatches, " micro-batches): ", ways_out()));
+  }
+
+  /// What would make the plan fit: tried where that is cheap, named where not.
+  [[nodiscard]] std::string ways_out() const {
+    std::string ways = "use ";
+    if (!problem_.space.recompute && !request_.fixed_stages && fits_with_recomputation()) ways += "--recompute, ";
+    ways += "more ranks, smaller or fewer micro-batches, ";
+    if (problem_.pricing.schedule == "gpipe") ways += "schedule 1f1b, ";
+    return ways + "or more memory";
+  }
+
+  [[nodiscard]] bool fits_with_recomputation() const {
+    Problem relaxed = problem_;
+    relaxed.space.recompute = true;
+    const Solution solution = solve(relaxed, Method::dp, request_.deadline).solution;
+    return solution.found() && score(relaxed, solution.stages).fullest.fits();
   }
 
   void explain(const Plan& plan) {
     const PlanFigures& figures = plan.figures;
-    if (figures.workers < ranks()) notes_.push_back(text(figures.workers, " of ", ranks(), " ranks have work"));
-    if (plan.method == "fixed") return;
-    if (search_.cuts == Cuts::independent && figures.cuts == "joint" && figures.workers > 1)
-      notes_.push_back("independent cuts gain nothing here: the best plan has joint cuts");
-    if (plan.status == "feasible") notes_.push_back(why_not_optimal(figures.bottleneck_s));
+    const int used = used_ranks(plan);
+    if (used < ranks()) notes_.push_back(text(used, " of ", ranks(), " ranks have work"));
+    if (is_foreign())
+      notes_.push_back(text(
+          "least ", to_string(request_.cost), " cost: ", solved_.solution.price, " s; ",
+          plan.programs.empty() ? "a partition for comparison, without a schedule" : "bottleneck and step are ours"));
+    if (request_.fixed_stages || is_foreign()) return;
+    if (problem_.space.cuts != Cuts::joint && figures.cuts == "joint" && figures.workers > 1)
+      notes_.push_back(text(to_string(problem_.space.cuts), " cuts gain nothing here: the best plan has joint cuts"));
+    if (figures.recomputed_layers > 0)
+      notes_.push_back(text(figures.recomputed_layers, " layers run forward twice to save memory or traffic"));
+    if (plan.status != "optimal") notes_.push_back(why_not_optimal(figures.bottleneck_s));
+  }
+
+  [[nodiscard]] static int used_ranks(const Plan& plan) {
+    int used = 0;
+    for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
+      used +=
+          std::any_of(plan.stages.begin(), plan.stages.end(), [&](const Stage& s) { return owns(rank, s); }) ? 1 : 0;
+    return used;
   }
 
   [[nodiscard]] std::string why_not_optimal(double bottleneck) const {
-    if (bottleneck > candidates_.optimum_s)
-      return text("chosen for its step time: the least possible bottleneck is ", candidates_.optimum_s, " s");
-    return "fits memory by the exact count, though not by the safe one of the search: a better plan may exist";
+    const Solution& solution = solved_.solution;
+    if (!solution.found())
+      return "fits memory by the exact count, though not by the safe one of the search: a better plan may exist";
+    const std::string bound = text("no plan has a bottleneck below ", solution.lower_bound, " s (gap ",
+                                   percent(bottleneck / solution.lower_bound - 1), ")");
+    if (solution.timed_out) return "the time limit came before the proof: " + bound;
+    return bottleneck > solution.price * kRounding ? "chosen for its step time: " + bound : bound;
   }
 
   const PlannerRequest& request_;
-  const SearchRequest& search_;
-  Cluster unlimited_;  ///< to price what fits by the exact count though not by the safe one
-  PartitionCost cost_;
-  Candidates candidates_;
+  Problem problem_;
+  Solved solved_;
   std::optional<Plan> best_;
   std::vector<PlanFigures> others_;
   std::optional<Fullest> least_full_;
   std::vector<std::string> notes_;
 };
 
+/// A profile and the number of its micro-batches that make a step.
+struct Batching {
+  const Profile* profile = nullptr;
+  int microbatches = 1;
+};
+
+constexpr int kDefaultMicrobatches = 8;
+
+std::vector<Batching> batchings(const PlannerRequest& request) {
+  std::vector<Batching> all;
+  for (const Profile& profile : request.profiles) {
+    const std::int64_t size = profile.model.microbatch;
+    if (!request.global_batch) {
+      all.push_back({&profile, request.microbatches.value_or(kDefaultMicrobatches)});
+    } else if (size > 0 && *request.global_batch % size == 0) {
+      const std::int64_t count = *request.global_batch / size;
+      if (!request.microbatches || *request.microbatches == count) all.push_back({&profile, static_cast<int>(count)});
+    }
+  }
+  return all;
+}
+
+std::string microbatch_sizes(const PlannerRequest& request) {
+  std::string sizes;
+  for (const Profile& profile : request.profiles)
+    sizes += text(sizes.empty() ? "" : ", ",
+                  profile.model.microbatch > 0 ? text(profile.model.microbatch) : std::string("an unknown number"));
+  return sizes;
+}
+
+void require_same_model(const PlannerRequest& request) {
+  for (const Profile& profile : request.profiles)
+    if (fingerprint(profile.model) != fingerprint(request.profiles[0].model))
+      throw bad_input(text("the profiles are of different models, ", request.profiles[0].model.name, " and ",
+                           profile.model.name, ": give profiles of one model at several micro-batch sizes"));
+  if (request.profiles.size() > 1 && !request.global_batch)
+    throw usage_error("several profiles are compared at one global batch: give --global-batch");
+}
+
 }  // namespace
 
-PlannerResult make_plan(const PlannerRequest& request) { return Planner(request).run(); }
+PlannerResult make_plan(const PlannerRequest& request) {
+  require_same_model(request);
+  const std::vector<Batching> choices = batchings(request);
+  if (choices.empty())
+    throw usage_error(text("no number of micro-batches of ", microbatch_sizes(request),
+                           " samples makes a global batch of ", *request.global_batch,
+                           ": choose a multiple, or give --microbatches alone"));
+  std::vector<PlannerResult> results;
+  std::optional<Error> refusal;
+  for (const Batching& choice : choices) try {
+      results.push_back(Planner(request, *choice.profile, choice.microbatches).run());
+    } catch (const Error& error) {
+      if (error.exit_code() != ExitCode::infeasible) throw;
+      refusal = error;
+    }
+  if (results.empty()) throw *refusal;
+  const auto best = std::min_element(results.begin(), results.end(), [&](const auto& a, const auto& b) {
+    return rank_key(request, a.plan.figures) < rank_key(request, b.plan.figures);
+  });
+  for (auto other = results.begin(); other != results.end(); ++other)
+    if (other != best) best->plan.runners_up.push_back(other->plan.figures);
+  return std::move(*best);
+}
 
 }  // namespace sluice

@@ -4,34 +4,46 @@
 #include <string>
 #include <vector>
 
-#include "optimizer/planner/candidates.h"
-#include "optimizer/schedule/build_plan.h"
+#include "core/plan.h"
+#include "optimizer/planner/foreign_costs.h"
+#include "optimizer/planner/solve.h"
 
 namespace sluice {
 
-enum class Goal { step, bottleneck };
+enum class Goal : std::uint8_t { step, bottleneck };
 
 struct PlannerRequest {
-  SearchRequest search;
+  /// The same model, measured at different micro-batch sizes; at least one.
+  std::vector<Profile> profiles;
+  Cluster cluster;
+  std::string schedule = "1f1b";
+  bool compute_only = false;
+  /// M; open: every M that makes the global batch of one of the profiles' micro-batches is tried.
+  std::optional<int> microbatches;
+  std::optional<std::int64_t> global_batch;  ///< samples a step = M x micro-batch
+  SearchSpace space;
+  CostModel cost = CostModel::sluice;  ///< a foreign one makes a single plan, with that cost's status and bound
+  Method method = Method::automatic;
   Goal goal = Goal::step;  ///< compute_only implies bottleneck
-  bool exactly = false;    ///< every rank has some work; otherwise at most all ranks do
-  /// Fixed cuts instead of a search: positions between the workers, one less than
-  /// these, not descending, 0 to L. One of the two stands for both.
-  std::optional<std::vector<int>> forward_cuts = {}, backward_cuts = {};
+  Deadline deadline = kNoDeadline;
+  std::optional<std::vector<Stage>> fixed_stages;  ///< instead of a search
 };
 
 struct PlannerResult {
-  Plan plan;                       ///< verified; figures, runners-up, method and status filled in
+  Plan plan;                       ///< verified; figures, runners-up, method, status and bound filled in
   std::vector<std::string> notes;  ///< what a user should know about it, a line each
+  double cost_s = 0;               ///< of the cost model asked for; ours: the bottleneck
 };
 
-/// Finds candidates, builds each, drops what does not fit or is not supported, simulates the
-/// rest and takes the best under the goal. Among the candidates is always the
-/// best joint plan, so independent cuts are never worse than joint ones.
-/// status is "optimal" if the plan's bottleneck is the least of all partitions
-/// with the requested cuts (within the safe memory count), else "feasible".
-/// @throws Error (infeasible) if nothing fits, naming the rank that holds too much,
-/// and for what a schedule lacks; Error (usage) for cuts that are no cuts.
+/// Finds candidates, builds each, drops what does not fit memory, simulates the rest and takes the best
+/// under the goal. Among the candidates are always the best joint plan and the best plan without
+/// replicas, so a wider search space never gives a worse plan under the goal.
+///
+/// status speaks of the bottleneck: "optimal" if no plan of the search space has a smaller one, else "feasible"
+/// or "timed out", with lower_bound_s. With several micro-batch sizes the choice among them is
+/// by the goal (bottleneck: times M), and status speaks of the chosen one.
+/// @throws Error (infeasible) naming the rank that needs too much memory in the least full plan and what would
+/// relax it; or what is impossible or unsupported. Error (usage) for a global batch that no M makes.
 [[nodiscard]] PlannerResult make_plan(const PlannerRequest& request);
 
 }  // namespace sluice

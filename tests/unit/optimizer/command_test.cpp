@@ -116,7 +116,8 @@ TEST_F(Command, prints_json_where_a_script_wants_it) {
   const std::string plan = path("plan.h5");
   const Outcome optimized = run(text("optimize --json --profile ", path("p.h5"), " --ranks 2 -o ", plan));
   const auto json = nlohmann::json::parse(optimized.out);
-  EXPECT_EQ(json["options"]["microbatches"], "8");
+  EXPECT_EQ(json["options"]["cuts"], "independent");
+  EXPECT_EQ(json["microbatches"], 8);
   EXPECT_GT(json["runners_up"].size(), 0U);
   EXPECT_EQ(nlohmann::json::parse(run("verify --json " + plan).out)["verified"], true);
   EXPECT_EQ(nlohmann::json::parse(run("simulate --json " + plan).out)["step_s"], json["step_s"]);

@@ -2,13 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <fstream>
 #include <sstream>
 
 #include "core/error.h"
 #include "core/text.h"
-#include "optimizer/solver/solver.h"
 
 namespace sluice {
 namespace {
@@ -59,31 +56,6 @@ TEST(Pipedream, totals_are_those_of_the_files) {
     EXPECT_NEAR(backward_s * 1e3, e.backward_ms, 6e-4) << e.name;
     EXPECT_NEAR(parameters * 1e-6, e.parameters_mb, 0.06) << e.name;
   }
-}
-
-double compute_only_optimum_ms(const Profile& profile, int ranks, Cuts cuts) {
-  const Cluster cluster = uniform_cluster(1, ranks, {}, {});
-  const PartitionCost cost(profile, cluster, "1f1b", 8, true);
-  double best = std::numeric_limits<double>::infinity();
-  for (int workers = ranks; workers >= 1; --workers)
-    if (const auto solution = solve_dp(BottleneckObjective(cost, workers), cuts, best)) best = solution->price;
-  return best * 1e3;
-}
-
-TEST(Pipedream, compute_only_optima_of_all_profiles_are_the_known_ones) {
-  std::ifstream known(kFolder + "joint_and_independent_cuts_compute.txt");
-  int cases = 0;
-  for (std::string line; std::getline(known, line); ++cases) {
-    char name[64];
-    int nodes = 0, ranks = 0;
-    double joint = 0, independent = 0;
-    ASSERT_EQ(
-        std::sscanf(line.c_str(), "%63s n=%d K=%d C: co=%lf free=%lf", name, &nodes, &ranks, &joint, &independent), 5);
-    const Profile profile = import_pipedream(kFolder + name + ".graph.txt").profile;
-    EXPECT_NEAR(compute_only_optimum_ms(profile, ranks, Cuts::joint), joint, 5.1e-4) << line;
-    EXPECT_NEAR(compute_only_optimum_ms(profile, ranks, Cuts::independent), independent, 5.1e-4) << line;
-  }
-  EXPECT_EQ(cases, 24);
 }
 
 TEST(Pipedream, inputs_become_dataset_tensors_and_idle_sinks_go) {

@@ -6,6 +6,7 @@
 #include "core/liveness.h"
 #include "core/text.h"
 #include "core/verifier.h"
+#include "optimizer/planner/fixed_stages.h"
 #include "random_profile.h"
 
 namespace sluice {
@@ -14,7 +15,12 @@ namespace {
 using testing::RandomCase;
 
 PlannerRequest request_for(const Profile& profile, const Cluster& cluster, const std::string& schedule = "1f1b") {
-  return {.search = {.profile = profile, .cluster = cluster, .schedule = schedule, .microbatches = 4}};
+  PlannerRequest request;
+  request.profiles = {profile};
+  request.cluster = cluster;
+  request.schedule = schedule;
+  request.microbatches = 4;
+  return request;
 }
 
 /// The plan, or nothing where none is feasible.
@@ -59,20 +65,20 @@ TEST(Planner, independent_cuts_are_never_worse_under_either_objective) {
     const std::int64_t memory = random.chance(0.5) ? random.between(300, 1500) : kUnlimitedMemory;
     const Cluster cluster = random.cluster(ranks, random.chance(0.7), memory);
     PlannerRequest request = request_for(profile, cluster, random.chance(0.7) ? "1f1b" : "gpipe");
-    request.search.microbatches = random.between(1, 5);
+    request.microbatches = random.between(1, 5);
     request.goal = random.chance(0.5) ? Goal::step : Goal::bottleneck;
-    request.exactly = random.chance(0.3);
+    request.space.exactly = random.chance(0.3);
     SCOPED_TRACE(text("seed ", seed));
-    request.search.cuts = Cuts::joint;
+    request.space.cuts = Cuts::joint;
     const auto joint = plan_for(request);
-    request.search.cuts = Cuts::independent;
+    request.space.cuts = Cuts::independent;
     const auto independent = plan_for(request);
     EXPECT_LE(objective_of(independent, request.goal), objective_of(joint, request.goal));
     infeasible_cases += independent ? 0 : 1;
     gains += objective_of(independent, request.goal) < objective_of(joint, request.goal) ? 1 : 0;
     if (!independent) continue;
     EXPECT_FALSE(verify(*independent));
-    EXPECT_GE(independent->figures.workers, request.exactly ? ranks : 1);
+    EXPECT_GE(independent->figures.workers, request.space.exactly ? ranks : 1);
     unused += independent->figures.workers < ranks ? 1 : 0;
   }
   EXPECT_GT(infeasible_cases, 10);
@@ -87,10 +93,10 @@ TEST(Planner, both_methods_find_the_same_bottleneck) {
     const Profile profile = random.profile(random.between(1, 5), random.chance(0.5));
     const Cluster cluster = random.cluster(ranks, true, random.chance(0.5) ? random.between(400, 1500) : 1 << 30);
     PlannerRequest request = request_for(profile, cluster);
-    request.search.microbatches = random.between(1, 4);
+    request.microbatches = random.between(1, 4);
     request.goal = Goal::bottleneck;
     const auto by_dp = plan_for(request);
-    request.search.method = Method::exhaustive;
+    request.method = Method::exhaustive;
     const auto by_trying_all = plan_for(request);
     EXPECT_EQ(objective_of(by_dp, Goal::bottleneck), objective_of(by_trying_all, Goal::bottleneck)) << "seed " << seed;
     EXPECT_EQ(by_dp ? by_dp->status : "", by_trying_all ? by_trying_all->status : "") << "seed " << seed;
@@ -109,6 +115,43 @@ TEST(Planner, every_plan_is_optimal_for_its_bottleneck_when_that_is_the_goal) {
     EXPECT_LE(result.plan.figures.bottleneck_s, other.bottleneck_s);
 }
 
+/// Compute only, the layers' costs all in the backward.
+double best_joint_bottleneck(const std::vector<double>& seconds, int ranks) {
+  Profile profile = even_chain(static_cast<int>(seconds.size()));
+  for (std::size_t l = 0; l < seconds.size(); ++l) profile.costs[l] = {.backward_input_s = seconds[l]};
+  PlannerRequest request = request_for(profile, uniform_cluster(1, ranks, {}, {}));
+  request.space.cuts = Cuts::joint;
+  request.compute_only = true;
+  return make_plan(request).plan.figures.bottleneck_s;
+}
+
+TEST(Planner, balances_what_published_balancers_did_not) {
+  EXPECT_EQ(best_joint_bottleneck({1, 4, 2, 2}, 3), 4);
+  EXPECT_EQ(best_joint_bottleneck({1, 3, 2, 1, 1, 2}, 4), 3);
+  EXPECT_EQ(best_joint_bottleneck(std::vector<double>(38, 1), 8), 5);
+  EXPECT_EQ(best_joint_bottleneck(std::vector<double>(30, 1), 4), 8);
+  EXPECT_EQ(best_joint_bottleneck({1, 1, 1, 1, 1}, 4), 2);
+}
+
+TEST(Planner, prices_traffic_at_every_bandwidth) {
+  const Profile profile = even_chain(2, 100);
+  const auto bottleneck_at = [&](double bandwidth) {
+    PlannerRequest request = request_for(profile, uniform_cluster(1, 2, {0, bandwidth}, {0, bandwidth}));
+    request.space.exactly = true;
+    return make_plan(request).plan.figures.bottleneck_s;
+  };
+  EXPECT_EQ(bottleneck_at(1000), 3);
+  EXPECT_GT(bottleneck_at(10), 9);
+}
+
+TEST(Planner, leaves_a_slow_rank_out) {
+  Cluster cluster = uniform_cluster(1, 3, {}, {});
+  cluster.ranks[1].speed = 0.01;
+  const Plan plan = make_plan(request_for(even_chain(4), cluster)).plan;
+  EXPECT_EQ(plan.figures.bottleneck_s, 6);
+  EXPECT_TRUE(program(plan, "step").ranks[1].empty());
+}
+
 TEST(Planner, says_how_many_ranks_have_work) {
   // Traffic so dear that one rank alone is best.
   const Profile profile = even_chain(4, 1000000);
@@ -125,49 +168,66 @@ TEST(Planner, gives_every_rank_work_when_exactly_all_are_wanted) {
   const Profile profile = even_chain(4, 1000000);
   const Cluster cluster = uniform_cluster(1, 3, {0, 1}, {0, 1});
   PlannerRequest request = request_for(profile, cluster);
-  request.exactly = true;
+  request.space.exactly = true;
   EXPECT_EQ(make_plan(request).plan.figures.workers, 3);
-  const Profile short_profile = even_chain(2);
+  const Profile short_profile = even_chain(1);  // two works
   PlannerRequest impossible = request_for(short_profile, cluster);
-  impossible.exactly = true;
-  expect_refused(impossible, ExitCode::infeasible, "--exactly wants work for each of 3 ranks, but the model has 2");
+  impossible.space.exactly = true;
+  expect_refused(impossible, ExitCode::infeasible, "--exactly wants work for each of 3 ranks, but the model has 1");
+}
+
+PlannerRequest fixed_request(const Profile& profile, const Cluster& cluster, const FixedCuts& cuts) {
+  PlannerRequest request = request_for(profile, cluster);
+  request.fixed_stages =
+      fixed_stages(cuts, static_cast<int>(profile.model.layers.size()), static_cast<int>(cluster.ranks.size()));
+  return request;
 }
 
 TEST(Planner, fixed_cuts_make_that_plan_and_one_list_stands_for_both) {
   const Profile profile = even_chain(4);
   const Cluster cluster = uniform_cluster(1, 4, {}, {});
-  PlannerRequest request = request_for(profile, cluster);
-  request.forward_cuts = {{1, 3}};
-  const Plan joint = make_plan(request).plan;
+  const Plan joint = make_plan(fixed_request(profile, cluster, {.forward = {{1, 3}}})).plan;
   EXPECT_EQ(joint.figures.forward_cuts, "1,3");
   EXPECT_EQ(joint.figures.backward_cuts, "1,3");
   EXPECT_EQ(joint.figures.cuts, "joint");
   EXPECT_EQ(joint.figures.bottleneck_s, 6);
   EXPECT_EQ(joint.method, "fixed");
-  request.backward_cuts = {{2, 3}};
-  const Plan independent = make_plan(request).plan;
+  EXPECT_EQ(joint.status, "feasible");
+  const Plan independent = make_plan(fixed_request(profile, cluster, {.forward = {{1, 3}}, .backward = {{2, 3}}})).plan;
   EXPECT_EQ(independent.figures.cuts, "independent");
   EXPECT_EQ(independent.figures.bottleneck_s, 5);  // one forward, two backwards
 }
 
-TEST(Planner, refuses_cuts_that_are_none) {
+TEST(Planner, fixed_replicas_share_micro_batches) {
   const Profile profile = even_chain(4);
-  const Cluster cluster = uniform_cluster(1, 3, {}, {});
-  PlannerRequest request = request_for(profile, cluster);
-  const auto expect_usage = [&](const std::vector<int>& forward, const std::vector<int>& backward,
-                                const std::string& message) {
-    request.forward_cuts = forward;
-    request.backward_cuts = backward;
-    expect_refused(request, ExitCode::usage, message);
+  const Cluster cluster = uniform_cluster(1, 4, {}, {});
+  const Plan plan = make_plan(fixed_request(profile, cluster, {.forward = {{2}}, .replicas = {{2, 1}}})).plan;
+  EXPECT_EQ(plan.figures.replicas, "2,1");
+  EXPECT_EQ(plan.figures.bottleneck_s, 6);  // the second worker has half of the layers alone
+  EXPECT_EQ(plan.figures.bound_by, "compute of rank 2");
+}
+
+TEST(Planner, refuses_cuts_that_are_none) {
+  const auto expect_error = [&](const FixedCuts& cuts, ExitCode code, const std::string& message) {
+    try {
+      (void)fixed_stages(cuts, 4, 3);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), code);
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
   };
-  expect_usage({3, 1}, {1, 3}, "forward cut 1 is not between 3 and the 4 layers");
-  expect_usage({1, 5}, {1, 3}, "forward cut 5");
-  expect_usage({1, 3}, {-1, 3}, "backward cut -1");
-  expect_usage({1}, {1, 3}, "1 forward cuts but 2 backward cuts");
-  request.search.cuts = Cuts::joint;
-  expect_usage({1, 2}, {1, 3}, "--cuts joint");
-  request.forward_cuts = request.backward_cuts = {{1, 2, 3}};
-  expect_refused(request, ExitCode::infeasible, "stages for 4 ranks, but the cluster has 3 ranks");
+  expect_error({.forward = {{3, 1}}, .backward = {{1, 3}}}, ExitCode::usage,
+               "forward cut 1 is not between 3 and the 4 layers");
+  expect_error({.forward = {{1, 5}}}, ExitCode::usage, "forward cut 5");
+  expect_error({.forward = {{1, 3}}, .backward = {{-1, 3}}}, ExitCode::usage, "backward cut -1");
+  expect_error({.forward = {{1}}, .backward = {{1, 3}}}, ExitCode::usage, "1 forward cuts but 2 backward cuts");
+  expect_error({.forward = {{1}}, .weight = {{1, 3}}}, ExitCode::usage, "1 forward cuts but 2 weight cuts");
+  expect_error({.forward = {{1}}, .replicas = {{1}}}, ExitCode::usage, "1 cuts make 2 workers");
+  expect_error({.forward = {{1}}, .replicas = {{1, 0}}}, ExitCode::usage, "0 replicas");
+  expect_error({.weight = {{1}}}, ExitCode::usage, "--forward-cuts");
+  expect_error({.forward = {{1, 2, 3}}}, ExitCode::infeasible, "take 4 ranks, but the cluster has 3");
+  expect_error({.forward = {{1}}, .replicas = {{2, 2}}}, ExitCode::infeasible, "take 4 ranks");
 }
 
 TEST(Planner, sequential_runs_on_one_rank_only) {
@@ -188,19 +248,57 @@ TEST(Planner, finds_a_plan_that_fits_by_the_exact_count_alone) {
   const Profile profile = even_chain(6, 1 << 20);
   Cluster cluster = uniform_cluster(1, 3, {0, 1e9}, {0, 1e9});
   PlannerRequest request = request_for(profile, cluster);
-  request.search.microbatches = 8;
-  request.search.cuts = Cuts::joint;
+  request.microbatches = 8;
+  request.space.cuts = Cuts::joint;
   const Plan plan = make_plan(request).plan;
   ASSERT_EQ(plan.figures.forward_cuts, "2,4");
+  const Loads safe = loads_of(profile, cluster, plan.stages, {"1f1b", 8});
   std::int64_t safe_count = 0;
   for (Rank rank = 0; rank < 3; ++rank) {
     cluster.ranks[static_cast<std::size_t>(rank)].memory_bytes = memory_use(plan, rank).total();
-    const PartitionCost cost(profile, cluster, "1f1b", 8, false);
-    safe_count += cost.load({2 * rank, 2 * rank + 2, 2 * rank, 2 * rank + 2}, {rank, rank, 3}).memory_bytes -
-                  memory_use(plan, rank).total();
+    safe_count += safe.ranks[static_cast<std::size_t>(rank)].memory_bytes - memory_use(plan, rank).total();
   }
   ASSERT_GT(safe_count, 0) << "the case must need the exact count";
   EXPECT_EQ(make_plan(request).plan.figures.forward_cuts, "2,4");
+}
+
+TEST(Planner, chooses_the_micro_batch_size_by_simulation_at_a_fixed_global_batch) {
+  Profile small = even_chain(4), large = even_chain(4);
+  small.model.microbatch = 2;
+  large.model.microbatch = 8;
+  for (LayerCost& cost : large.costs)
+    cost = {.forward_s = 3, .backward_input_s = 6};  // less than 4 times the small one
+  const Cluster cluster = uniform_cluster(1, 4, {}, {});
+  PlannerRequest request = request_for(small, cluster);
+  request.profiles.push_back(large);
+  request.microbatches = {};
+  const auto chosen_at = [&](std::int64_t batch) {
+    request.global_batch = batch;
+    return make_plan(request).plan.figures;
+  };
+  // 8 samples: 4 small micro-batches take (4 + 3) x 3 s over four ranks, one large one 4 x 9 s.
+  EXPECT_EQ(chosen_at(8).microbatch, 2);
+  EXPECT_EQ(chosen_at(8).step_s, 7 * 3);
+  // 800 samples: the pipeline fills either way, and the large ones are cheaper a sample.
+  EXPECT_EQ(chosen_at(800).microbatch, 8);
+  EXPECT_EQ(chosen_at(800).microbatches, 100);
+  EXPECT_EQ(chosen_at(6).microbatch, 2) << "no number of large ones makes 6";
+  request.global_batch = 7;
+  expect_refused(request, ExitCode::usage, "no number of micro-batches of 2, 8 samples makes a global batch of 7");
+}
+
+TEST(Planner, says_that_recomputation_would_make_it_fit) {
+  const Profile profile = even_chain(8, 1 << 30);
+  PlannerRequest request = request_for(profile, uniform_cluster(1, 2, {}, {}), "gpipe");
+  request.microbatches = 8;
+  const Plan plain = make_plan(request).plan;
+  request.space.recompute = true;
+  request.cluster = uniform_cluster(1, 2, {}, {}, plain.figures.peak_memory_bytes * 3 / 4);
+  const Plan saving = make_plan(request).plan;
+  EXPECT_GT(saving.figures.recomputed_layers, 0);
+  EXPECT_LE(saving.figures.peak_memory_bytes, request.cluster.ranks[0].memory_bytes);
+  request.space.recompute = false;
+  expect_refused(request, ExitCode::infeasible, "use --recompute");
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+#include "optimizer/planner/fixed_stages.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/index.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+std::vector<int> bounds_of(const std::vector<int>& cuts, const char* work, int layers) {
+  std::vector<int> bounds{0};
+  for (const int cut : cuts) {
+    if (cut < bounds.back() || cut > layers)
+      throw usage_error(text(work, " cut ", cut, " is not between ", bounds.back(), " and the ", layers,
+                             " layers: cuts are positions that do not descend"));
+    bounds.push_back(cut);
+  }
+  bounds.push_back(layers);
+  return bounds;
+}
+
+/// The ranks of each worker, in order.
+std::vector<std::vector<Rank>> owners_of(const std::vector<int>& replicas, int ranks) {
+  std::vector<std::vector<Rank>> owners;
+  Rank next = 0;
+  for (const int count : replicas) {
+    if (count < 1) throw usage_error(text("a worker has ", count, " replicas, expected at least 1"));
+    if (count > ranks - next)
+      throw infeasible(text("the workers take ", std::accumulate(replicas.begin(), replicas.end(), std::int64_t{0}),
+                            " ranks, but the cluster has ", ranks, ": give fewer cuts or replicas, or more ranks"));
+    owners.emplace_back(at(count));
+    std::iota(owners.back().begin(), owners.back().end(), next);
+    next += count;
+  }
+  return owners;
+}
+
+void append(std::vector<Stage>& stages, Work work, const std::vector<int>& bounds,
+            const std::vector<std::vector<Rank>>& owners) {
+  for (int k = 0; k + 1 < std::ssize(bounds); ++k) {
+    std::vector<LayerId> layers(at(bounds[at(k + 1)] - bounds[at(k)]));
+    std::iota(layers.begin(), layers.end(), bounds[at(k)]);
+    if (!layers.empty())
+      stages.push_back({.work = work, .index = k, .layers = std::move(layers), .owners = owners[at(k)]});
+  }
+}
+
+}  // namespace
+
+std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks) {
+  const std::vector<int> none(cuts.replicas ? cuts.replicas->size() - 1 : 0, 0);
+  const std::vector<int>& forward = cuts.forward ? *cuts.forward : cuts.backward ? *cuts.backward : none;
+  const std::vector<int>& backward = cuts.backward ? *cuts.backward : forward;
+  if (!cuts.forward && !cuts.backward && (cuts.weight || none.size() > 0))
+    throw usage_error("--weight-cuts and --worker-replicas go with --forward-cuts: give these too");
+  if (forward.size() != backward.size())
+    throw usage_error(text(forward.size(), " forward cuts but ", backward.size(), " backward cuts: give as many"));
+  if (cuts.weight && cuts.weight->size() != forward.size())
+    throw usage_error(text(forward.size(), " forward cuts but ", cuts.weight->size(), " weight cuts: give as many"));
+  const std::vector<int> replicas = cuts.replicas ? *cuts.replicas : std::vector<int>(forward.size() + 1, 1);
+  if (replicas.size() != forward.size() + 1)
+    throw usage_error(text(forward.size(), " cuts make ", forward.size() + 1, " workers, but --worker-replicas has ",
+                           replicas.size()));
+  const auto owners = owners_of(replicas, ranks);
+  std::vector<Stage> stages;
+  append(stages, Work::forward, bounds_of(forward, "forward", layers), owners);
+  append(stages, cuts.weight ? Work::backward_input : Work::backward, bounds_of(backward, "backward", layers), owners);
+  if (cuts.weight) append(stages, Work::backward_weight, bounds_of(*cuts.weight, "weight", layers), owners);
+  return stages;
+}
+
+}  // namespace sluice

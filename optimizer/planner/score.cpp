@@ -1,0 +1,132 @@
+#include "optimizer/planner/score.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "core/index.h"
+#include "core/liveness.h"
+#include "core/simulator.h"
+#include "core/text.h"
+#include "core/verifier.h"
+#include "optimizer/schedule/build_plan.h"
+
+namespace sluice {
+namespace {
+
+Fullest fullest_rank(const Plan& plan) {
+  Fullest fullest;
+  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank) {
+    const Fullest candidate{rank, memory_use(plan, rank).total(), plan.cluster.ranks[at(rank)].memory_bytes};
+    if (candidate.fullness() > fullest.fullness()) fullest = candidate;
+  }
+  return fullest;
+}
+
+std::int64_t peak_memory_bytes(const Plan& plan) {
+  std::int64_t peak = 0;
+  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
+    peak = std::max(peak, memory_use(plan, rank).total());
+  return peak;
+}
+
+/// First layers of positions 1, 2, ... in one work; nothing if their layers are no intervals in order.
+std::optional<std::vector<int>> cuts_of(const std::vector<Stage>& stages, Work work, int positions) {
+  std::vector<int> bounds(at(positions) + 1, kNone);
+  int layers = 0;
+  for (const Stage& stage : stages) {
+    if (stage.work != work) continue;
+    if (stage.layers.back() - stage.layers.front() + 1 != std::ssize(stage.layers)) return std::nullopt;
+    bounds[at(stage.index)] = stage.layers.front();
+    layers = std::max(layers, stage.layers.back() + 1);
+  }
+  bounds[at(positions)] = layers;
+  for (int k = positions - 1; k >= 0; --k)  // without layers: where the next one begins
+    if (bounds[at(k)] == kNone) bounds[at(k)] = bounds[at(k + 1)];
+  if (!std::is_sorted(bounds.begin(), bounds.end())) return std::nullopt;
+  return std::vector<int>(bounds.begin() + 1, bounds.end() - 1);
+}
+
+std::string joined(const std::vector<int>& numbers) {
+  std::string list;
+  for (const int number : numbers) list += text(list.empty() ? "" : ",", number);
+  return list;
+}
+
+bool has(const std::vector<Stage>& stages, Work work) {
+  return std::any_of(stages.begin(), stages.end(), [&](const Stage& stage) { return stage.work == work; });
+}
+
+/// Position and owners of each layer's stage of one work.
+std::map<LayerId, std::pair<int, std::vector<Rank>>> places(const std::vector<Stage>& stages, Work work) {
+  std::map<LayerId, std::pair<int, std::vector<Rank>>> places;
+  for (const Stage& stage : stages)
+    if (stage.work == work)
+      for (const LayerId layer : stage.layers) places[layer] = {stage.index, stage.owners};
+  return places;
+}
+
+}  // namespace
+
+PlanFigures describe_stages(const std::vector<Stage>& stages) {
+  const std::vector<int> replicas = replicas_by_position(stages);
+  const int workers = static_cast<int>(replicas.size());
+  const auto cuts_text = [&](Work work) {
+    const auto cuts = cuts_of(stages, work, workers);
+    return cuts ? joined(*cuts) : std::string("-");
+  };
+  const bool three = has(stages, Work::backward_weight);
+  const Work backward = three ? Work::backward_input : Work::backward;
+  PlanFigures figures;
+  figures.cuts = to_string(three                                                       ? Cuts::three
+                           : places(stages, Work::forward) == places(stages, backward) ? Cuts::joint
+                                                                                       : Cuts::independent);
+  figures.forward_cuts = cuts_text(Work::forward);
+  figures.backward_cuts = cuts_text(backward);
+  if (three) figures.weight_cuts = cuts_text(Work::backward_weight);
+  figures.replicas = joined(replicas);
+  figures.workers = workers;
+  for (const Stage& stage : stages)
+    if (stage.work == Work::recompute) figures.recomputed_layers += static_cast<int>(stage.layers.size());
+  return figures;
+}
+
+std::string to_string(const Bottleneck& bottleneck, const Cluster& cluster) {
+  switch (bottleneck.resource) {
+    case Resource::compute:
+      return text("compute of rank ", bottleneck.where);
+    case Resource::rank_link:
+      return text("link of rank ", bottleneck.where);
+    case Resource::nic:
+      return text("NIC of ", cluster.node_names[at(bottleneck.where)]);
+    case Resource::memory:
+      return text("memory of rank ", bottleneck.where);
+  }
+  return "unknown";
+}
+
+Scored score(const Problem& problem, const std::vector<Stage>& stages) {
+  const Pricing& pricing = problem.pricing;
+  Scored scored{build_plan({problem.profile, problem.cluster, pricing.schedule, pricing.microbatches, stages,
+                            pricing.compute_only}),
+                {}};
+  Plan& plan = scored.plan;
+  scored.fullest = fullest_rank(plan);
+  if (!scored.fullest.fits()) return scored;
+  if (const auto defect = verify(plan))
+    throw runtime_fault(text("a plan made here is refused, which is a fault of this program: ", to_string(*defect)));
+
+  // Memory has been weighed exactly above: the safe count must not refuse what fits.
+  const Cluster unlimited = with_unlimited_memory(problem.cluster);
+  const Bottleneck busiest = bottleneck(unlimited, loads_of(problem.profile, unlimited, stages, pricing), pricing);
+  plan.figures = describe_stages(stages);
+  plan.figures.microbatch = problem.profile.model.microbatch;
+  plan.figures.microbatches = pricing.microbatches;
+  plan.figures.bottleneck_s = busiest.seconds;
+  plan.figures.bound_by = to_string(busiest, problem.cluster);
+  plan.figures.step_s = static_cast<double>(makespan_ns(simulate(plan))) * 1e-9;
+  plan.figures.peak_memory_bytes = peak_memory_bytes(plan);
+  return scored;
+}
+
+}  // namespace sluice
