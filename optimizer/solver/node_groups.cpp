@@ -32,6 +32,9 @@ class LockstepPrice : public WorkerObjective {
   [[nodiscard]] double floor(const WorkerLoad& load, int most_replicas, const RankSpec& rank) const override {
     return bottleneck_.floor(load, most_replicas * nodes_, rank);
   }
+  [[nodiscard]] double capacity_s(int replicas, double limit) const override {
+    return bottleneck_.capacity_s(replicas * nodes_, limit);
+  }
 
  private:
   BottleneckPrice bottleneck_;

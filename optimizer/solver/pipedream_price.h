@@ -15,6 +15,7 @@ class PipedreamPrice : public WorkerObjective {
   [[nodiscard]] const WorkerCost& cost() const override { return *cost_; }
   [[nodiscard]] double price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const override;
   [[nodiscard]] double floor(const WorkerLoad& load, int most_replicas, const RankSpec& rank) const override;
+  [[nodiscard]] double capacity_s(int replicas, double limit) const override { return replicas * limit; }
 
  private:
   const WorkerCost* cost_;

@@ -10,25 +10,46 @@
 
 namespace sluice {
 
-RankClasses::RankClasses(const Cluster& cluster, const std::vector<Rank>& ranks) {
-  std::map<std::tuple<double, std::int64_t, bool>, std::vector<Rank>, std::greater<>> classes;
+namespace {
+
+using Classes = std::map<std::tuple<double, std::int64_t, bool>, std::vector<Rank>, std::greater<>>;
+
+Classes classes_of(const Cluster& cluster, const std::vector<Rank>& ranks) {
+  Classes classes;
   for (const Rank rank : ranks) {
     const RankSpec& spec = cluster.ranks[at(rank)];
     classes[{spec.speed, spec.memory_bytes, spec.host}].push_back(rank);
   }
-  strongest_ = {0, 0, 0};
+  return classes;
+}
+
+/// kMostCrews + 1 if there are more than that.
+std::int64_t crews_of(const Classes& classes) {
   std::int64_t crews = 1;
+  for (const auto& [key, members] : classes)
+    crews = std::min<std::int64_t>(crews * (std::ssize(members) + 1), RankClasses::kMostCrews + 1);
+  return crews;
+}
+
+}  // namespace
+
+bool RankClasses::can_count(const Cluster& cluster, const std::vector<Rank>& ranks) {
+  return crews_of(classes_of(cluster, ranks)) <= kMostCrews;
+}
+
+RankClasses::RankClasses(const Cluster& cluster, const std::vector<Rank>& ranks) {
+  const Classes classes = classes_of(cluster, ranks);
+  const std::int64_t crews = crews_of(classes);
+  if (crews > kMostCrews)
+    throw infeasible(text(
+        "the cluster's ranks differ in speed or memory in more ways than the dynamic program can count (more than ",
+        kMostCrews, " choices of ranks): use --method ilp"));
+  strongest_ = {0, 0, 0};
   for (const auto& [key, members] : classes) {
     specs_.push_back(cluster.ranks[at(members[0])]);
     strongest_.speed = std::max(strongest_.speed, specs_.back().speed);
     strongest_.memory_bytes = std::max(strongest_.memory_bytes, specs_.back().memory_bytes);
     members_.push_back(members);
-    crews *= std::ssize(members) + 1;
-    if (crews > kMostCrews)
-      throw infeasible(
-          text("the cluster's ranks differ in speed or memory in more ways than the dynamic program can "
-               "count (more than ",
-               kMostCrews, " choices of ranks): use --method ilp"));
   }
   for (int crew = 0; crew < crews; ++crew) {
     int rest = crew;

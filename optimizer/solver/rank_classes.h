@@ -16,6 +16,7 @@ class RankClasses {
   RankClasses(const Cluster& cluster, const std::vector<Rank>& ranks);
 
   static constexpr int kMostCrews = 1 << 16;
+  [[nodiscard]] static bool can_count(const Cluster& cluster, const std::vector<Rank>& ranks);
   [[nodiscard]] int classes() const { return static_cast<int>(members_.size()); }
   [[nodiscard]] const RankSpec& spec(int of_class) const { return specs_[at(of_class)]; }
   [[nodiscard]] int all() const { return static_cast<int>(total_.size()) - 1; }  ///< the crew of all ranks

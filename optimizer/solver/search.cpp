@@ -13,12 +13,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Search {
  public:
-  Search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space, const SearchScope& scope)
-      : graph_(&graph),
-        walk_(worker_walk(graph, objective)),
-        setting_{objective, space,
-                 scope,     RankClasses(objective.cost().cluster(), scope.ranks),
-                 *walk_,    RecomputedPrices(objective)} {}
+  Search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space, const SearchScope& scope,
+         WorkerWalk& walk)
+      : graph_(&graph), walk_(&walk), setting_{objective, space,
+                                               scope,     RankClasses(objective.cost().cluster(), scope.ranks),
+                                               *walk_,    RecomputedPrices(objective)} {}
 
   Pipeline run();
 
@@ -32,7 +31,7 @@ class Search {
   [[nodiscard]] double allowance() const;
 
   const WorkGraph* graph_;
-  std::unique_ptr<WorkerWalk> walk_;
+  WorkerWalk* walk_;
   SearchSetting setting_;
   Pipeline best_;
   int used_ = 1;       ///< ranks of the best pipeline
@@ -70,7 +69,7 @@ void Search::narrow(bool found) {
 double Search::simple_bound() const {
   const SearchSetting& s = setting_;
   if (s.scope.ranks.empty()) return kInfinity;
-  double bound = walk_->compute_s(walk_->full()) / s.ranks.speed(s.ranks.all());
+  double bound = walk_->compute_s(walk_->full()) / (s.objective.capacity_s(1, 1) * s.ranks.speed(s.ranks.all()));
   for (const Unit& unit : graph_->units) {
     WorkerTally tally(s.objective.cost());
     for (const LayerWork& work : unit.works) tally.add(work);
@@ -161,7 +160,11 @@ double price_of(const std::vector<Worker>& workers, const WorkerObjective& objec
 
 Pipeline search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space,
                 const SearchScope& scope) {
-  return Search(graph, objective, space, scope).run();
+  Pipeline cut_short;
+  cut_short.timed_out = true;
+  if (!RankClasses::can_count(objective.cost().cluster(), scope.ranks)) return cut_short;
+  const std::unique_ptr<WorkerWalk> walk = worker_walk(graph, objective);
+  return walk ? Search(graph, objective, space, scope, *walk).run() : cut_short;
 }
 
 SearchScope whole_cluster(const Cluster& cluster) {
@@ -217,7 +220,7 @@ class NestedSearch {
     for (const SearchSpace& space : nested_spaces(problem_.space)) {
       Pipeline found = search(work_graph(problem_.profile.model, space), objective_, space, scope_);
       best_.timed_out = found.timed_out;
-      best_.lower_bound = std::min(found.lower_bound, scope_.below);
+      best_.lower_bound = std::max(std::min(found.lower_bound, scope_.below), compute_bound(problem_));
       if (!found.workers.empty()) keep(found.workers);
     }
     return best_;

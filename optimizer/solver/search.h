@@ -37,11 +37,12 @@ struct Pipeline {
   std::vector<Worker> workers;                             ///< from the first to the last
   double price = std::numeric_limits<double>::infinity();  ///< the largest of a worker
   double lower_bound = 0;  ///< no pipeline costs less (but maybe scope.below or more); infinite: there is none
-  bool timed_out = false;
+  bool timed_out = false;  ///< cut short: out of time, of memory for ideals, or of numbers for choices of ranks
 };
 
 /// @param space  its limits on replicas and `exactly`; what is cut is the graph's business
-/// @throws Error (infeasible) if the graph has too many ideals (millions), or the ranks too many classes
+/// It is cut short at 4 million ideals (of chains side by side: 256 million), and looks at nothing at all where ranks
+/// of many classes make more than 65,536 crews.
 [[nodiscard]] Pipeline search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space,
                               const SearchScope& scope);
 

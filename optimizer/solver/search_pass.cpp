@@ -38,8 +38,9 @@ SearchPass::SearchPass(SearchSetting& setting, double limit, int charged)
   for (int crew = 0; crew <= ranks.all(); ++crew) {
     const int replicas = ranks.ranks_in(crew);
     if (replicas > 0 && replicas <= setting.space.most_replicas) crews_.push_back(crew);
-    const double mean_speed = ranks.speed(crew) / std::max(1, replicas);
-    capacity_s_.push_back(setting.objective.capacity_s(std::max(1, replicas), limit) * mean_speed);
+    const WorkerObjective& objective = setting.objective;
+    capacity_s_.push_back(crew == 0 ? 0 : objective.capacity_s(replicas, limit) * ranks.speed(crew) / replicas);
+    capacities_s_.push_back(crew == 0 ? 0 : objective.capacity_s(1, limit) * ranks.speed(crew));
   }
   std::stable_sort(crews_.begin(), crews_.end(), [&](int a, int b) { return ranks.ranks_in(a) < ranks.ranks_in(b); });
 }
@@ -52,6 +53,7 @@ int SearchPass::run() {
       above_ = ideal;
       find_windows(ideal);
       if (!windows_.empty()) walk.visit_below(ideal, windows_, *this);
+      timed_out_ = timed_out_ || walk.is_exhausted();
       if (timed_out_) return 0;
     }
   const int best = best_complete();
@@ -61,14 +63,14 @@ int SearchPass::run() {
 /// A worker computes no more than its crew can, and no less than leaves what the other ranks can.
 void SearchPass::find_windows(int above) {
   const RankClasses& ranks = setting_.ranks;
-  const double all_s = setting_.walk.compute_s(above);
+  const double all_s = above_s_ = setting_.walk.compute_s(above);
   crossing_ = setting_.walk.crossing(above);
   std::vector<ComputeWindow> found;
   for (int behind = first_state(above); behind != kNone; behind = states_[at(behind)].next) {
     const int left = ranks.all() - states_[at(behind)].used;
     for (const int crew : crews_) {
       if (!ranks.is_within(crew, left)) continue;
-      const double others_s = crew == left ? 0 : limit_ * ranks.speed(left - crew) * kRounding;
+      const double others_s = capacities_s_[at(left - crew)] * kRounding;
       found.push_back({all_s * kSafely - others_s, capacity_s_[at(crew)] * kRounding});
     }
   }
@@ -92,10 +94,10 @@ bool SearchPass::wants(int ideal, double worker_s) {
   const int known = first_state(ideal);
   const int most = std::min({setting_.space.most_replicas, setting_.ranks.all() - behind,
                              known == kNone ? setting_.ranks.all() : states_[at(known)].used - behind - 1});
-  if (replicas > most || !can_finish(ideal, behind + replicas)) return false;
+  if (replicas > most || !can_finish(ideal, above_s_ - worker_s, behind + replicas)) return false;
   replicas = setting_.objective.replicas_to_exchange(setting_.walk.crossing(ideal), crossing_, replicas, most,
                                                      limit_ * kRounding);
-  return replicas <= most && can_finish(ideal, behind + replicas);
+  return replicas <= most && can_finish(ideal, above_s_ - worker_s, behind + replicas);
 }
 
 bool SearchPass::visit(int ideal, const WorkerLoad& load) {
@@ -113,7 +115,7 @@ void SearchPass::use_least(int ideal, const WorkerLoad& load, int behind) {
   const int replicas = setting_.space.recompute
                            ? least_recomputing(ideal, load, used, most)
                            : setting_.objective.least_replicas(load, seat, most, setting_.ranks.spec(0), limit_);
-  if (replicas > 0 && can_finish(ideal, used + replicas))
+  if (replicas > 0 && can_finish(ideal, above_s_ - load.compute_s, used + replicas))
     reach(ideal, {used + replicas, replicas, above_, behind, kNone});
 }
 
@@ -126,7 +128,9 @@ void SearchPass::use_any(int ideal, const WorkerLoad& load, int behind) {
   };
   for (const int crew : crews_) {
     if (!ranks.is_within(used, ranks.all() - crew)) continue;
-    if (!can_finish(ideal, used + crew) || needless(crew) || !affordable(ideal, load, crew, used)) continue;
+    if (!can_finish(ideal, above_s_ - load.compute_s, used + crew) || needless(crew) ||
+        !affordable(ideal, load, crew, used))
+      continue;
     accepted_.push_back(crew);
     reach(ideal, {used + crew, crew, above_, behind, kNone});
   }
@@ -161,12 +165,11 @@ bool SearchPass::affordable(int ideal, const WorkerLoad& load, int crew, int use
 }
 
 /// Whether the ranks that are left could compute what is left, and exchange what crosses.
-bool SearchPass::can_finish(int ideal, int used) const {
-  const WorkerWalk& walk = setting_.walk;
-  const RankClasses& ranks = setting_.ranks;
-  const int left = ranks.all() - used;
-  return walk.units_in(ideal) == 0 || (walk.compute_s(ideal) <= limit_ * ranks.speed(left) * kRounding &&
-                                       walk.crossing(ideal).together <= limit_ * ranks.ranks_in(left) * kRounding);
+bool SearchPass::can_finish(int ideal, double left_s, int used) const {
+  const int left = setting_.ranks.all() - used;
+  const bool can = left > 0 && left_s <= capacities_s_[at(left)] * kRounding &&
+                   setting_.walk.crossing(ideal).together <= limit_ * setting_.ranks.ranks_in(left) * kRounding;
+  return can || setting_.walk.units_in(ideal) == 0;
 }
 
 /// Whoever can do with the ranks `other` can do with `used`.

@@ -73,7 +73,7 @@ class SearchPass : private WorkerWalk::Visitor {
   void use_any(int ideal, const WorkerLoad& load, int behind);
   [[nodiscard]] int least_recomputing(int ideal, const WorkerLoad& load, int used, int most);
   [[nodiscard]] bool affordable(int ideal, const WorkerLoad& load, int crew, int used_behind);
-  [[nodiscard]] bool can_finish(int ideal, int used) const;
+  [[nodiscard]] bool can_finish(int ideal, double left_s, int used) const;
   [[nodiscard]] bool makes_needless(int used, int other) const;
   void reach(int ideal, const State& state);
   [[nodiscard]] int& first_state(int ideal);
@@ -82,11 +82,13 @@ class SearchPass : private WorkerWalk::Visitor {
 
   SearchSetting& setting_;
   double limit_;
-  Seat seat_;                       ///< of a worker without itself and those that the search places
-  bool least_;                      ///< the least number of ranks says all
-  std::vector<int> crews_;          ///< that a worker may have, small ones first
-  std::vector<double> capacity_s_;  ///< by crew: a worker computes less than that
-  int above_ = kNone;               ///< the ideal whose workers are visited
+  Seat seat_;                         ///< of a worker without itself and those that the search places
+  bool least_;                        ///< the least number of ranks says all
+  std::vector<int> crews_;            ///< that a worker may have, small ones first
+  std::vector<double> capacity_s_;    ///< by crew: as one worker it computes less than that
+  std::vector<double> capacities_s_;  ///< by crew: as any number of workers
+  int above_ = kNone;                 ///< the ideal whose workers are visited
+  double above_s_ = 0;
   std::vector<ComputeWindow> windows_;
   Crossing crossing_;
   int empty_ = kNone;  ///< the empty ideal, once met

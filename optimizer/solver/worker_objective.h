@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+
 #include "core/worker_cost.h"
 #include "optimizer/solver/recompute.h"
 
@@ -14,8 +16,7 @@ struct Crossing {
 
 /// What a search over workers minimises: the largest price of a worker. A price
 /// follows from one worker's load and seat alone, so that a partial pipeline
-/// is worth its largest price so far. Contract, on which searches build their bounds: a worker
-/// costs at least load.compute_s / (replicas x speed), and no less with more ranks from here or in all.
+/// is worth its largest price so far. More ranks from here or in all never make a worker cheaper.
 class WorkerObjective {
  public:
   virtual ~WorkerObjective() = default;
@@ -49,8 +50,12 @@ class WorkerObjective {
     return least;
   }
 
-  /// A worker of `replicas` ranks of speed 1 that costs less than `limit` computes less than this [s per micro-batch].
-  [[nodiscard]] virtual double capacity_s(int replicas, double limit) const { return replicas * limit; }
+  /// A worker of `replicas` ranks of speed 1 that costs less than `limit` computes less than this [s per micro-batch],
+  /// which is in proportion to the limit, and at most `replicas` times what one rank computes. Searches are
+  /// fast where this bounds them.
+  [[nodiscard]] virtual double capacity_s(int /*replicas*/, double /*limit*/) const {
+    return std::numeric_limits<double>::infinity();
+  }
 };
 
 /// Ours: WorkerCost::price, the bottleneck [s per micro-batch].

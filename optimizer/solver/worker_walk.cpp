@@ -1,11 +1,8 @@
 #include "optimizer/solver/worker_walk.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "core/error.h"
 #include "core/index.h"
-#include "core/text.h"
 #include "optimizer/solver/ideals.h"
 
 namespace sluice {
@@ -111,14 +108,10 @@ class IntervalWalk : public WorkerWalk {
 class ChainsWalk : public WorkerWalk {
  public:
   ChainsWalk(const WorkGraph& graph, const WorkerObjective& objective, std::vector<Chain> chains)
-      : graph_(&graph),
-        chains_(std::move(chains)),
-        tally_(objective.cost()),
-        above_(chains_.size()),
-        below_(chains_.size()) {
-    for (const Chain& chain : chains_) {
-      stride_.push_back(count_);
-      count_ *= chain.length() + 1;
+      : graph_(&graph), chains_(std::move(chains)), tally_(objective.cost()) {
+    for (std::size_t c = chains_.size(); c > 0; --c) {
+      stride_[c - 1] = count_;
+      count_ *= chains_[c - 1].length() + 1;
     }
     if (count_ <= kMostIdeals) tabulate_crossings(objective);
   }
@@ -231,13 +224,14 @@ class ChainsWalk : public WorkerWalk {
 
   const WorkGraph* graph_;
   std::vector<Chain> chains_;
-  std::vector<int> stride_;
+  std::vector<int> stride_ =
+      std::vector<int>(chains_.size());  ///< neighbours in the last chain have neighbouring numbers
   int count_ = 1;
-  std::vector<Crossing> crossing_;  ///< by ideal; none where there are too many
-  WorkerTally tally_;               ///< of what lies between below_ and above_
-  int above_ideal_ = 0;
-  std::vector<int> above_;                                      ///< prefixes of the ideal whose workers are visited
-  std::vector<int> below_;                                      ///< prefixes behind which the worker begins
+  std::vector<Crossing> crossing_;                              ///< by ideal; none where there are too many
+  WorkerTally tally_;                                           ///< of what lies between below_ and above_
+  int above_ideal_ = 0;                                         ///< whose workers are visited
+  std::vector<int> above_ = std::vector<int>(chains_.size());   ///< its prefixes
+  std::vector<int> below_ = std::vector<int>(chains_.size());   ///< prefixes behind which the worker begins
   std::vector<int> wanted_ = std::vector<int>(chains_.size());  ///< where below_ is to go
 };
 
@@ -265,6 +259,8 @@ class LatticeWalk : public WorkerWalk {
   double compute_s(int ideal) const override { return compute_s_[at(ideal)]; }
   Crossing crossing(int ideal) const override { return crossing_[at(ideal)]; }
 
+  bool is_exhausted() const override { return exhausted_; }
+
   void visit_below(int ideal, std::span<const ComputeWindow> windows, Visitor& visitor) override {
     ++round_;
     above_s_ = compute_s_[at(ideal)];
@@ -281,6 +277,8 @@ class LatticeWalk : public WorkerWalk {
 
  private:
   void descend(int ideal, Visitor& visitor) {
+    exhausted_ = exhausted_ || lattice_.count() + std::ssize(graph_->units) > kMostIdeals;
+    if (exhausted_) return;
     const std::size_t steps = lattice_.below(ideal).size();
     meet(ideal);
     for (std::size_t k = 0; k < steps; ++k) {
@@ -344,6 +342,7 @@ class LatticeWalk : public WorkerWalk {
   std::vector<Crossing> crossing_;
   std::vector<int> seen_;  ///< by ideal: the last round that met it
   int round_ = 0;
+  bool exhausted_ = false;
   double above_s_ = 0;
   std::span<const ComputeWindow> windows_;
   WorkerTally front_;  ///< of a whole ideal
@@ -360,9 +359,7 @@ std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerObje
   for (const Chain& chain : chains) prefixes = std::min(prefixes * (chain.length() + 1), kMostPrefixes + 1);
   if (prefixes == 0 || (chains.size() > 3 && prefixes > kMostIdeals))
     return std::make_unique<LatticeWalk>(graph, objective);
-  if (prefixes > kMostPrefixes)
-    throw infeasible(text("cuts of so many layers have more than ", kMostPrefixes,
-                          " combinations: search fewer cut vectors, joint or independent ones"));
+  if (prefixes > kMostPrefixes) return nullptr;
   sum_prefixes(chains, graph, objective.cost());
   if (chains.size() == 1 && prefixes * prefixes / 2 <= kMostIntervals)
     return std::make_unique<IntervalWalk>(graph, objective, chains[0]);

@@ -35,6 +35,8 @@ class WorkerWalk {
   [[nodiscard]] virtual int units_in(int ideal) const = 0;
   [[nodiscard]] virtual double compute_s(int ideal) const = 0;   ///< of all its works at speed 1
   [[nodiscard]] virtual Crossing crossing(int ideal) const = 0;  ///< of the border behind the ideal
+  /// There are more ideals than can be held; some workers were not visited.
+  [[nodiscard]] virtual bool is_exhausted() const { return false; }
   /// Visits the workers below `ideal` that lie in one of the windows and are wanted, each once, unless all of another's
   /// load and more is theirs that was of no interest.
   /// @param windows  ascending and apart
@@ -42,8 +44,7 @@ class WorkerWalk {
   [[nodiscard]] virtual std::vector<LayerWork> works_between(int below, int above) const = 0;
 };
 
-/// Keeps references to both.
-/// @throws Error (infeasible), also later on, if the graph has too many ideals
+/// Keeps references to both. Null if the graph is known to have too many ideals.
 [[nodiscard]] std::unique_ptr<WorkerWalk> worker_walk(const WorkGraph& graph, const WorkerObjective& objective);
 
 }  // namespace sluice
