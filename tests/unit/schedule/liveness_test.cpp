@@ -167,5 +167,19 @@ TEST(Liveness, halves_of_a_backward_keep_what_each_reads) {
   EXPECT_EQ(memory_use(plan, 1).gradients, 80);
 }
 
+TEST(Liveness, what_is_still_being_sent_and_what_is_recomputed_are_two) {
+  const Profile profile = examples::chain(2, 1e-9, 1e-9);
+  const Plan plan = build_plan({.profile = profile,
+                                .cluster = uniform_cluster(1, 2, {}, {}),
+                                .schedule = "1f1b",
+                                .microbatches = 1,
+                                .stages = {{Work::forward, 0, {0}, {0}},
+                                           {Work::forward, 1, {1}, {1}},
+                                           {Work::backward, 0, {0, 1}, {0}},
+                                           {Work::recompute, 0, {0}, {0}}}});
+  // X0 0F0 +T0.0 0R0 -T0.0 0B0: the wait is about what the forward made.
+  EXPECT_EQ(slots(plan, 0, "out0"), 2);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -195,5 +195,15 @@ TEST(Simulator, recomputing_takes_the_forwards_time) {
   EXPECT_EQ(makespan_ns(simulate(plan)), 3 * (2 * 10 + 10 + 2 * 20));
 }
 
+TEST(Simulator, all_reduces_over_the_same_links_follow_each_other) {
+  const Plan plan = build_plan({.profile = kProfile,
+                                .cluster = uniform_cluster(1, 2, kIntra, kInter),
+                                .schedule = "1f1b",
+                                .microbatches = 2,
+                                .stages = {{Work::forward, 0, {0, 1}, {0, 1}}, {Work::backward, 0, {0, 1}, {0, 1}}}});
+  // Two layers of 40 B: each ring takes 2 * 5 + 40 / 10.
+  EXPECT_EQ(makespan_ns(simulate(plan)), 2 * 10 + 2 * 20 + 2 * (2 * 5 + 4));
+}
+
 }  // namespace
 }  // namespace sluice
