@@ -75,6 +75,7 @@ struct Weights {
   Symbol gradient = 0;  // a sum, the order of whose parts does not matter
   bool in_flight = false;
   bool being_summed = false;
+  bool updated = false;
   int being_sent = 0;
 };
 
@@ -287,6 +288,7 @@ class Machine {
       if (weights.in_flight || weights.being_sent > 0) throw Fault{"weights updated while they travel"};
       if (weights.being_summed) throw Fault{"weights updated while their gradients are being summed"};
       weights.symbol = updated_symbol(weights.symbol, weights.gradient);
+      weights.updated = true;
     }
   }
 
@@ -312,6 +314,7 @@ class Machine {
     if (sums(instruction)) {
       Weights& weights = state.weights[transfer.layer];
       if (weights.being_summed) throw Fault{"gradient summed twice at once"};
+      if (weights.updated) throw Fault{"gradient summed after the update"};
       weights.being_summed = true;
       call.held[rank] = weights.gradient;
     } else if (rank == group.root)
@@ -396,6 +399,7 @@ class Machine {
   Symbol weights_to_read(RankState& state, LayerId layer) const {
     if (!has_parameters(plan_.profile, layer)) return 0;
     if (state.weights[layer].in_flight) throw Fault{"weights in flight"};
+    if (state.weights[layer].symbol != initial_symbol(layer)) throw Fault{"weights of the next step"};
     return state.weights[layer].symbol;
   }
 
