@@ -20,10 +20,10 @@ import subprocess
 import sys
 import tempfile
 
-GBPS = [10, 25, 100, 400, 1200]
-MEMORY_GIB = [8, 16, None]
+GBPS = [10, 100, 400, 1200]
+MEMORY_GIB = [16, None]
 MICROBATCHES = [4, 16, 64]
-RANKS = [2, 4, 8, 16]
+RANKS = [4, 8, 16]
 COLUMNS = ["profile", "gbps", "memory_gib", "microbatches", "ranks", "cuts", "status", "bottleneck_s", "lower_bound_s",
            "step_s", "replicas", "forward_cuts", "backward_cuts", "recomputed_layers", "bound_by"]
 KEYS = COLUMNS[:6]
@@ -88,7 +88,7 @@ def draw(rows, profile, path):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(len(MEMORY_GIB), len(MICROBATCHES), figsize=(10, 8), sharex=True, sharey=True)
+    figure, axes = pyplot.subplots(len(MEMORY_GIB), len(MICROBATCHES), figsize=(10, 6), sharex=True, sharey=True)
     for (i, memory), (j, microbatches) in itertools.product(enumerate(MEMORY_GIB), enumerate(MICROBATCHES)):
         gains = [[gain(rows, profile, (gbps, memory, microbatches, ranks)) for gbps in GBPS] for ranks in RANKS]
         panel = axes[i][j]
@@ -117,7 +117,7 @@ def main():
     parser.add_argument("--profiles", type=pathlib.Path, nargs="+",
                         default=sorted(pathlib.Path("tests/data/pipedream").glob("*.graph.txt")))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--time-limit", type=float, default=10, help="seconds a plan")
+    parser.add_argument("--time-limit", type=float, default=4, help="seconds a plan")
     arguments = parser.parse_args()
 
     rows = known_rows(arguments.output / "gains.csv")
