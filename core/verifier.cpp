@@ -81,7 +81,7 @@ std::optional<Defect> check_transfer(const Plan& plan, const DataFlow& flow, int
   const Transfer& transfer = plan.transfers[at(index)];
   const Group& group = plan.groups[at(transfer.group)];
   const std::int64_t bytes = of_layer(transfer.payload) ? plan.profile.costs[at(transfer.layer)].parameter_bytes
-                                                     : plan.profile.model.tensors[at(transfer.tensor)].bytes;
+                                                        : plan.profile.model.tensors[at(transfer.tensor)].bytes;
   if (transfer.bytes != bytes)
     return whole_plan(text("transfer ", index, " has ", transfer.bytes, " bytes, its payload ", bytes));
   std::vector<Rank> from = sources(plan, flow, transfer);
@@ -267,6 +267,7 @@ std::optional<Defect> check_memory(const Plan& plan) {
 }  // namespace
 
 std::optional<Defect> verify(const Plan& plan) {
+  if (plan.programs.empty()) return whole_plan("the plan is a partition without a schedule: it cannot be run");
   if (const std::string reason = stage_fault(plan); !reason.empty()) return whole_plan(reason);
   const DataFlow flow(plan);
   if (auto found = check_transfers(plan, flow)) return found;

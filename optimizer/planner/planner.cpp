@@ -70,6 +70,7 @@ class Planner {
 
   void refuse_what_cannot_be() const {
     const SearchSpace& space = problem_.space;
+    if (has_schedule(request_.cost)) refuse_what_only_msr_knows();
     if (problem_.pricing.schedule == "sequential" && ranks() > 1)
       throw infeasible(text("schedule sequential runs on one rank, not on ", ranks(), ": use gpipe or 1f1b"));
     if (space.cuts == Cuts::three && !problem_.profile.split_backward)
@@ -81,6 +82,17 @@ class Planner {
     if (space.exactly && space.most_replicas == 1 && works < ranks())
       throw infeasible(text("--exactly wants work for each of ", ranks(), " ranks, but the model has ", layers(),
                             " layers: use fewer ranks, allow --replicas, or leave --exactly out"));
+  }
+
+  void refuse_what_only_msr_knows() const {
+    for (const Layer& layer : problem_.profile.model.layers)
+      if (layer.backward)
+        throw infeasible(text("layer ", layer.name, " of ", problem_.profile.model.name,
+                              " is a backward node of a foreign graph: use --cost msr"));
+    for (Rank rank = 0; rank < ranks(); ++rank)
+      if (problem_.cluster.ranks[at(rank)].host)
+        throw infeasible(text(
+            "rank ", rank, " is a host CPU beside accelerators: use --cost msr, or describe the cluster by --ranks"));
   }
 
   void search() {

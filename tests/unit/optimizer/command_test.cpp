@@ -162,6 +162,49 @@ TEST_F(Command, takes_fixed_cuts_in_both_directions) {
   EXPECT_EQ(read_plan(path("plan.h5")).method, "fixed");
 }
 
+TEST_F(Command, minimises_the_costs_of_other_planners) {
+  import_profile("resnet18");
+  const std::string plan = path("out.h5");
+  const auto figures = [&](const std::string& words) {
+    const Outcome outcome = run(text("optimize --json --profile ", path("p.h5"), " -o ", plan, ' ', words));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const auto pipedream = figures("--ranks 8 --cost pipedream");
+  EXPECT_NEAR(pipedream["cost_s"], 35.207e-3, 0.5e-6);  // its published planner's straight plan
+  EXPECT_EQ(pipedream["status"], "optimal");
+  EXPECT_EQ(run("verify " + plan).code, 0);
+
+  ASSERT_EQ(run(text("import msr tests/data/dnn-partitioning/throughput-inputs/LayerGraphs/resnet50_training.json -o ",
+                     path("p.h5")))
+                .code,
+            0);
+  const auto msr = figures("--cost msr");
+  EXPECT_NEAR(msr["cost_s"], 78.6318e-3, 0.5e-7);  // its published optimum
+  EXPECT_LE(figures("--cost msr-apart")["cost_s"], msr["cost_s"]);
+  EXPECT_NE(run("show " + plan).out.find("a partition without a schedule"), std::string::npos);
+  EXPECT_EQ(run("show --json " + plan).code, 0);
+  expect_failure("simulate " + plan, 3, "a partition without a schedule");
+  expect_failure(text("optimize --profile ", path("p.h5"), " -o ", path("plan.h5")), 4, "use --cost msr");
+}
+
+TEST_F(Command, plans_and_draws_what_only_the_simulator_can_run_yet) {
+  import_profile("vgg16");
+  const std::string plan = path("out.h5");
+  const std::string words = text("optimize --profile ", path("p.h5"), " --microbatches 4 -o ", plan, ' ');
+  ASSERT_EQ(run(words + "--nodes 2 --ranks-per-node 2 --replicas any --stages ideals").code, 0);
+  EXPECT_EQ(run("verify " + plan).code, 0);
+  EXPECT_NE(run("show " + plan).out.find("chosen over the next best"), std::string::npos);
+  // PipeDream's plan without replicas needs 25.1 GB on a rank of 16 GB.
+  expect_failure(text("optimize --profile ", path("p.h5"), " --microbatches 4 -o ", path("plan.h5"),
+                      " --ranks 4 --memory-gib 12 --cuts joint"),
+                 4, "use --recompute");
+  const Outcome saved = run(words + "--ranks 4 --memory-gib 12 --cuts joint --recompute");
+  EXPECT_EQ(saved.code, 0) << saved.err;
+  for (const RankSpec& rank : read_plan(plan).cluster.ranks) EXPECT_EQ(rank.memory_bytes, std::int64_t{12} << 30);
+  EXPECT_LE(read_plan(plan).figures.peak_memory_bytes, std::int64_t{12} << 30);
+}
+
 TEST_F(Command, fails_with_the_code_that_fits) {
   import_profile("alexnet");
   const std::string out = " -o " + path("plan.h5");
