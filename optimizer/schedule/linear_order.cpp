@@ -79,11 +79,12 @@ class Precedence {
                          [&](const Position& position) { return position.forward == forward; });
   }
 
-  /// The last micro-batch of each owner.
+  /// The last micro-batch of each owner, the very last first: the others are most often done when it is.
   [[nodiscard]] std::vector<Done> last_of(int stage) const {
     std::vector<Done> last;
     const int owners = static_cast<int>(plan_.stages[at(stage)].owners.size());
-    for (int m = std::max(0, plan_.microbatches - owners); m < plan_.microbatches; ++m) last.emplace_back(stage, m);
+    for (int m = plan_.microbatches - 1; m >= std::max(0, plan_.microbatches - owners); --m)
+      last.emplace_back(stage, m);
     return last;
   }
 

@@ -1,6 +1,7 @@
 #include "optimizer/schedule/lowering.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -88,7 +89,8 @@ class Lowering {
     int microbatch;
     int order;  // G of what made the payload
   };
-  using FirstReads = std::map<Rank, int>;  // rank -> index of the first instruction that reads a value
+  using Readers = std::map<Rank, std::set<LayerId>>;  // of weights: rank -> layers
+  using FirstReads = std::map<Rank, int>;             // rank -> index of the first instruction that reads a value
 
   /// Rank and index of every instruction, by G.
   [[nodiscard]] std::map<int, std::pair<Rank, int>> in_order() const {
@@ -147,7 +149,9 @@ class Lowering {
   }
 
   void send_weights(const Stage& updated, Rank root, int index) {
-    const std::map<Rank, std::set<LayerId>> readers = weights_readers(updated, root);
+    const auto [known, is_new] = weights_readers_.try_emplace(&updated);
+    if (is_new) known->second = weights_readers(updated);
+    const Readers& readers = known->second[root];
     std::map<Rank, int> earliest;  // one place for all that this update sends to the rank
     for (const auto& [rank, layers] : readers)
       earliest[rank] = after_last(rank, [&, &layers = layers](const Stage& stage) {
@@ -162,18 +166,19 @@ class Lowering {
     }
   }
 
-  /// Layers with parameters whose weights `root` sends to other ranks that run them in any work: each is served by
-  /// an owner on its own node if there is one, else by the first owner.
-  [[nodiscard]] std::map<Rank, std::set<LayerId>> weights_readers(const Stage& updated, Rank root) const {
-    std::map<Rank, std::set<LayerId>> readers;
-    for (const Stage& stage : plan_.stages)
-      for (const Rank rank : stage.owners) {
-        if (owns(rank, updated) || server(updated, rank) != root) continue;
-        for (const LayerId layer : stage.layers)
-          if (plan_.profile.costs[at(layer)].parameter_bytes > 0 &&
-              std::binary_search(updated.layers.begin(), updated.layers.end(), layer))
-            readers[rank].insert(layer);
-      }
+  /// By owner of a stage that updates: the layers with parameters whose weights it sends to ranks that run them in
+  /// any other work. Each is served by an owner on its own node if there is one, else by the first owner.
+  [[nodiscard]] std::map<Rank, Readers> weights_readers(const Stage& updated) const {
+    std::map<Rank, Readers> readers;
+    for (const Stage& stage : plan_.stages) {
+      std::vector<LayerId> shared;
+      std::set_intersection(stage.layers.begin(), stage.layers.end(), updated.layers.begin(), updated.layers.end(),
+                            std::back_inserter(shared));
+      std::erase_if(shared, [&](LayerId layer) { return plan_.profile.costs[at(layer)].parameter_bytes == 0; });
+      if (shared.empty()) continue;
+      for (const Rank rank : stage.owners)
+        if (!owns(rank, updated)) readers[server(updated, rank)][rank].insert(shared.begin(), shared.end());
+    }
     return readers;
   }
 
@@ -280,6 +285,7 @@ class Lowering {
   std::map<Group, int> all_reduce_group_index_;
   std::map<Transfer, int> transfer_index_;
   std::map<ValueUse, FirstReads> first_reads_;
+  std::map<const Stage*, std::map<Rank, Readers>> weights_readers_;
   std::vector<std::vector<Insertion>> insertions_;  // by rank
 };
 
