@@ -19,6 +19,7 @@ void validate_stages(const Plan& plan) {
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Stage& stage = plan.stages[i];
     const std::string name = text("stage ", i);
+    check_index(name + ": index", stage.index, plan.stages.size());
     if (stage.layers.empty()) throw bad_input(name + " has no layers");
     if (stage.owners.empty()) throw bad_input(name + " has no owner");
     if (!std::is_sorted(stage.layers.begin(), stage.layers.end())) throw bad_input(name + ": layers are not ascending");

@@ -21,8 +21,6 @@ namespace po = boost::program_options;
 
 namespace {
 
-/// Each makes instructions by the dozen: beyond this the limit of a plan's file is in sight.
-constexpr double kMostMicrobatches = 1e6;
 constexpr double kMostSamples = 1e12;
 constexpr double kMostSeconds = 1e6;
 

@@ -7,6 +7,7 @@
 #include "core/index.h"
 #include "core/liveness.h"
 #include "core/simulator.h"
+#include "core/stage_check.h"
 #include "core/stage_pricing.h"
 #include "core/storage/cluster_file.h"
 #include "core/storage/plan_file.h"
@@ -120,12 +121,20 @@ Json describe_other(const std::string& path, const std::string& schema) {
   return json;
 }
 
+/// @throws Error (bad input) for stages that figures cannot be made of
+Plan read_whole_plan(const std::string& path) {
+  Plan plan = read_plan(path);
+  const std::string fault = plan.programs.empty() ? "" : stage_fault(plan);
+  if (!fault.empty()) throw bad_input(text(path, ": ", fault));
+  return plan;
+}
+
 Json describe_file(const std::string& path) {
   const std::string schema = schema_of(path);
   Json json{{"schema", schema}};
   json.update(schema == kProfileSchema   ? describe(read_profile(path))
               : schema == kClusterSchema ? describe(read_cluster(path))
-              : schema == kPlanSchema    ? describe(read_plan(path))
+              : schema == kPlanSchema    ? describe(read_whole_plan(path))
                                          : describe_other(path, schema));
   return json;
 }
@@ -200,7 +209,7 @@ int show_command(const Words& words) {
   if ((*values)["json"].as<bool>())
     std::cout << describe_file(path).dump(2) << '\n';
   else if (schema_of(path) == kPlanSchema)
-    print(read_plan(path));
+    print(read_whole_plan(path));
   else
     print(describe_file(path));
   return static_cast<int>(ExitCode::done);

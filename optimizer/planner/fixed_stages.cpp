@@ -51,6 +51,7 @@ void append(std::vector<Stage>& stages, Work work, const std::vector<int>& bound
 }  // namespace
 
 std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks) {
+  if (cuts.replicas && cuts.replicas->empty()) throw usage_error("--worker-replicas names no worker");
   const std::vector<int> none(cuts.replicas ? cuts.replicas->size() - 1 : 0, 0);
   const std::vector<int>& forward = cuts.forward ? *cuts.forward : cuts.backward ? *cuts.backward : none;
   const std::vector<int>& backward = cuts.backward ? *cuts.backward : forward;

@@ -56,7 +56,7 @@ class Planner {
     });
     plan.runners_up = std::move(others_);
     plan.method = request_.fixed_stages ? "fixed" : to_string(solved_.method);
-    plan.lower_bound_s = solved_.solution.lower_bound;
+    plan.lower_bound_s = lower_bound_s();
     plan.status = status();
     explain(plan);
     const double cost_s = is_foreign() ? solved_.solution.price : plan.figures.bottleneck_s;
@@ -73,7 +73,8 @@ class Planner {
     if (has_schedule(request_.cost)) refuse_what_only_msr_knows();
     if (problem_.pricing.schedule == "sequential" && ranks() > 1)
       throw infeasible(text("schedule sequential runs on one rank, not on ", ranks(), ": use gpipe or 1f1b"));
-    if (space.cuts == Cuts::three && !problem_.profile.split_backward)
+    const bool three = space.cuts == Cuts::three || fixes_weight_cuts();
+    if (three && !problem_.profile.split_backward)
       throw infeasible(
           "three cut vectors need backward-input and backward-weight apart, which the profile does not have: use "
           "--cuts independent, or a profile of sluice-run profile");
@@ -82,6 +83,11 @@ class Planner {
     if (space.exactly && space.most_replicas == 1 && works < ranks())
       throw infeasible(text("--exactly wants work for each of ", ranks(), " ranks, but the model has ", layers(),
                             " layers: use fewer ranks, allow --replicas, or leave --exactly out"));
+  }
+
+  [[nodiscard]] bool fixes_weight_cuts() const {
+    return request_.fixed_stages && std::any_of(request_.fixed_stages->begin(), request_.fixed_stages->end(),
+                                                [](const Stage& s) { return s.work == Work::backward_weight; });
   }
 
   void refuse_what_only_msr_knows() const {
@@ -97,10 +103,24 @@ class Planner {
 
   void search() {
     solved_ = solve(problem_, request_.method, request_.deadline);
+    bound_s_ = solved_.solution.lower_bound;
     if (solved_.solution.found()) judge(solved_.solution.stages);
+    if (memory_is_limited(problem_.cluster)) search_without_limits();
     for (const std::vector<Stage>& stages : other_candidates(problem_, !by_bottleneck(request_), request_.deadline))
       if (stages != solved_.solution.stages) judge(stages);
   }
+
+  /// What solvers prove under memory limits holds by their safe count alone; without limits it holds for all plans,
+  /// and its plan may fit after all.
+  void search_without_limits() {
+    const Cluster unlimited = with_unlimited_memory(problem_.cluster);
+    const Problem wider{problem_.profile, unlimited, problem_.pricing, problem_.space};
+    const Solution solution = solve(wider, Method::dp, request_.deadline).solution;
+    bound_s_ = solution.lower_bound;
+    if (solution.found() && solution.stages != solved_.solution.stages) judge(solution.stages);
+  }
+
+  [[nodiscard]] double lower_bound_s() const { return is_foreign() ? solved_.solution.lower_bound : bound_s_; }
 
   void search_as_others_do() {
     solved_ = {solve_foreign(problem_, request_.cost, request_.deadline), Method::dp};
@@ -132,8 +152,7 @@ class Planner {
   [[nodiscard]] std::string status() const {
     if (is_foreign())
       return is_optimal(solved_.solution) ? "optimal" : solved_.solution.timed_out ? "timed out" : "feasible";
-    if (!request_.fixed_stages && best_->figures.bottleneck_s <= solved_.solution.lower_bound * kRounding)
-      return "optimal";
+    if (!request_.fixed_stages && best_->figures.bottleneck_s <= bound_s_ * kRounding) return "optimal";
     return solved_.solution.timed_out ? "timed out" : "feasible";
   }
 
@@ -191,17 +210,21 @@ class Planner {
 
   [[nodiscard]] std::string why_not_optimal(double bottleneck) const {
     const Solution& solution = solved_.solution;
-    if (!solution.found())
-      return "fits memory by the exact count, though not by the safe one of the search: a better plan may exist";
-    const std::string bound = text("no plan has a bottleneck below ", solution.lower_bound, " s (gap ",
-                                   percent(bottleneck / solution.lower_bound - 1), ")");
+    const std::string bound = bound_s_ > 0 ? text("no plan has a bottleneck below ", bound_s_, " s (gap ",
+                                                  percent(bottleneck / bound_s_ - 1), ")")
+                                           : std::string("no bound is known");
     if (solution.timed_out) return "the time limit came before the proof: " + bound;
-    return bottleneck > solution.price * kRounding ? "chosen for its step time: " + bound : bound;
+    if (!solution.found()) return "fits memory by the exact count, though not by the safe one of the search: " + bound;
+    if (bottleneck > solution.price * kRounding) return "chosen for its step time: " + bound;
+    if (is_optimal(solution) && memory_is_limited(problem_.cluster))
+      return "the best by the safe count of memory; without limits " + bound;
+    return bound;
   }
 
   const PlannerRequest& request_;
   Problem problem_;
   Solved solved_;
+  double bound_s_ = 0;  ///< no plan has a smaller bottleneck, whatever fits
   std::optional<Plan> best_;
   std::vector<PlanFigures> others_;
   std::optional<Fullest> least_full_;
@@ -224,6 +247,9 @@ std::vector<Batching> batchings(const PlannerRequest& request) {
       all.push_back({&profile, request.microbatches.value_or(kDefaultMicrobatches)});
     } else if (size > 0 && *request.global_batch % size == 0) {
       const std::int64_t count = *request.global_batch / size;
+      if (count > kMostMicrobatches)
+        throw usage_error(text("a global batch of ", *request.global_batch, " is ", count, " micro-batches of ", size,
+                               ", at most ", kMostMicrobatches, " are planned: use a smaller batch"));
       if (!request.microbatches || *request.microbatches == count) all.push_back({&profile, static_cast<int>(count)});
     }
   }

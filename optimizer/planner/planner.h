@@ -10,6 +10,9 @@
 
 namespace sluice {
 
+/// Each makes instructions by the dozen: beyond this the limit of a plan's file is in sight.
+inline constexpr int kMostMicrobatches = 1'000'000;
+
 enum class Goal : std::uint8_t { step, bottleneck };
 
 struct PlannerRequest {

@@ -201,8 +201,12 @@ class Enumeration {
 }  // namespace
 
 double count_plans(const Problem& problem) {
-  return count_plans(problem, layer_ideals(problem.profile.model, problem.space.ideals, kMostIdeals),
-                     RankGroups(problem));
+  try {
+    return count_plans(problem, layer_ideals(problem.profile.model, problem.space.ideals, kMostIdeals),
+                       RankGroups(problem));
+  } catch (const Error&) {  // more ideals than enumeration takes
+    return kInfinity;
+  }
 }
 
 Solution enumerate(const Problem& problem, Deadline deadline, const Solution& incumbent) {

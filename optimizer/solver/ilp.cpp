@@ -95,7 +95,7 @@ class IlpSearch {
 Solution solve_ilp(const Problem& problem, const std::vector<Stage>& seed, double lower_bound, Deadline deadline) {
   if (problem.space.most_replicas > 1)
     throw infeasible(text("the integer program knows no replicas (up to ", problem.space.most_replicas,
-                          " allowed): take --max-replicas 1, or --method dp"));
+                          " allowed): take --replicas 1, or --method dp"));
   return IlpSearch(problem, seed, lower_bound, deadline).run();
 }
 

@@ -259,7 +259,27 @@ TEST(Planner, finds_a_plan_that_fits_by_the_exact_count_alone) {
     safe_count += safe.ranks[static_cast<std::size_t>(rank)].memory_bytes - memory_use(plan, rank).total();
   }
   ASSERT_GT(safe_count, 0) << "the case must need the exact count";
-  EXPECT_EQ(make_plan(request).plan.figures.forward_cuts, "2,4");
+  request.cluster = cluster;
+  const Plan tight = make_plan(request).plan;
+  EXPECT_EQ(tight.figures.forward_cuts, "2,4");
+  EXPECT_GT(tight.lower_bound_s, 0);
+  EXPECT_LE(tight.lower_bound_s, tight.figures.bottleneck_s * kRounding);
+}
+
+TEST(Planner, calls_nothing_optimal_that_a_plan_beats_which_fits_by_the_exact_count) {
+  const Profile profile = even_chain(6, 1 << 20);
+  PlannerRequest request = request_for(profile, uniform_cluster(1, 3, {0, 1e9}, {0, 1e9}));
+  request.goal = Goal::bottleneck;
+  const Plan free = make_plan(request).plan;
+  EXPECT_EQ(free.status, "optimal");
+  for (const double share : {0.5, 0.7, 0.8, 0.9, 1.0, 1.2}) {
+    const auto limit = static_cast<std::int64_t>(share * static_cast<double>(free.figures.peak_memory_bytes));
+    request.cluster = uniform_cluster(1, 3, {0, 1e9}, {0, 1e9}, limit);
+    const auto limited = plan_for(request);
+    if (!limited) continue;
+    EXPECT_EQ(limited->lower_bound_s, free.lower_bound_s);
+    EXPECT_EQ(limited->status == "optimal", limited->figures.bottleneck_s <= free.figures.bottleneck_s) << share;
+  }
 }
 
 TEST(Planner, chooses_the_micro_batch_size_by_simulation_at_a_fixed_global_batch) {

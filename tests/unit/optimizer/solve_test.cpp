@@ -47,7 +47,7 @@ TEST(Solve, dynamic_programming_is_sound_where_it_proves_nothing) {
 
 /// What was planned is built, verified by make_plan, and simulated, whatever its features.
 TEST(Solve, whatever_is_planned_can_be_built_and_is_as_good_as_promised) {
-  int planned = 0, three = 0, replicated = 0, recomputed = 0, no_intervals = 0;
+  int planned = 0, optimal = 0, three = 0, replicated = 0, recomputed = 0, no_intervals = 0;
   for (unsigned seed = 300'000; seed < 300'600; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const OwnedProblem owned = random_problem(seed, 1000);
@@ -69,6 +69,8 @@ TEST(Solve, whatever_is_planned_can_be_built_and_is_as_good_as_promised) {
       no_intervals += plan.figures.forward_cuts == "-" ? 1 : 0;
       // Not worse; better only where the exact memory count lets more plans in than the safe one.
       EXPECT_LE(plan.figures.bottleneck_s, best.price * kRounding);
+      EXPECT_LE(plan.lower_bound_s, plan.figures.bottleneck_s * kRounding);
+      optimal += plan.status == "optimal" ? 1 : 0;
       EXPECT_TRUE(memory_is_limited(owned.cluster) || plan.figures.bottleneck_s * kRounding >= best.price);
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), ExitCode::infeasible) << error.what();
@@ -76,6 +78,7 @@ TEST(Solve, whatever_is_planned_can_be_built_and_is_as_good_as_promised) {
     }
   }
   EXPECT_GT(planned, 400);
+  EXPECT_GT(optimal, 250);
   EXPECT_GT(three, 20);
   EXPECT_GT(replicated, 50);
   EXPECT_GT(recomputed, 10);
