@@ -24,8 +24,12 @@ Terms at_rank(const Place& place, Rank rank) { return {{place[at(rank)]}}; }
 
 class LoadRows {
  public:
-  LoadRows(Mip& mip, const WorkColumns& works, const Problem& problem, int time, double unit_s)
-      : mip_(mip), works_(works), problem_(problem), unit_s_(unit_s) {
+  LoadRows(Mip& mip, const WorkColumns& works, const Problem& problem, int time, double unit_s, bool passing_on)
+      : mip_(mip),
+        works_(works),
+        problem_(problem),
+        unit_s_(unit_s),
+        passing_on_(passing_on && problem.cluster.node_names.size() > 1) {
     const std::size_t ranks = problem.cluster.ranks.size(), nodes = problem.cluster.node_names.size();
     busy_.assign(3 * ranks + 2 * nodes, Terms{{time, -1}});
   }
@@ -179,7 +183,7 @@ class LoadRows {
         mip_.one_where(sends[at(rank)], {at_rank(maker, rank), at_ranks(taker, beside)});
       });
     }
-    if (problem_.cluster.node_names.size() > 1 && exchange.takers.size() > 1) pass_on(exchange, node, receives, sends);
+    if (passing_on_ && exchange.takers.size() > 1) pass_on(exchange, node, receives, sends);
   }
 
   /// What enters a node comes to the lowest rank that needs it, which sends it on to the others.
@@ -217,13 +221,15 @@ class LoadRows {
   const WorkColumns& works_;
   const Problem& problem_;
   const double unit_s_;
+  const bool passing_on_;
   std::vector<Terms> busy_;  ///< of every resource
 };
 
 }  // namespace
 
-void load_ranks_and_links(Mip& mip, const WorkColumns& works, const Problem& problem, int time, double unit_s) {
-  LoadRows(mip, works, problem, time, unit_s).run();
+void load_ranks_and_links(Mip& mip, const WorkColumns& works, const Problem& problem, int time, double unit_s,
+                          bool passing_on) {
+  LoadRows(mip, works, problem, time, unit_s, passing_on).run();
 }
 
 bool rank_links_may_bind(const Problem& problem) {

@@ -21,11 +21,11 @@ bool alike(const RankSpec& a, const RankSpec& b) { return a.speed == b.speed && 
 
 }  // namespace
 
-WorkColumns::WorkColumns(Mip& mip, const Problem& problem) : mip_(mip), problem_(problem) {
+WorkColumns::WorkColumns(Mip& mip, const Problem& problem, const Seating* seating) : mip_(mip), problem_(problem) {
   add_deals();
   cut_layers();
-  if (ranks_are_alike() && !problem.space.free_backward) {
-    seat_in_order();
+  if (seating != nullptr) {
+    take_seats(*seating);
   } else {
     choose_seats();
     for (const Deal& deal : deals_) follow_seats(deal);
@@ -94,30 +94,26 @@ void WorkColumns::cut_layers() {
   }
 }
 
-bool WorkColumns::ranks_are_alike() const {
-  const std::vector<RankSpec>& ranks = problem_.cluster.ranks;
-  std::set<int> nodes;
-  for (const RankSpec& rank : ranks) nodes.insert(rank.node);
-  const bool one_link = nodes.size() == 1 || nodes.size() == ranks.size() || problem_.pricing.compute_only;
-  return one_link &&
-         std::all_of(ranks.begin(), ranks.end(), [&](const RankSpec& rank) { return alike(rank, ranks.front()); });
+/// A rank without work of some kind has no seat for it, which matters where that seat comes first.
+void WorkColumns::take_seats(const Seating& seating) {
+  const int nowhere = mip_.add({.upper = 0}), always = mip_.add({.lower = 1});
+  for (std::size_t kind = 0; kind < seating.size(); ++kind) {
+    ByLayer& seats = seats_.emplace_back(at(ranks()), std::vector<int>(at(ranks()), nowhere));
+    for (Rank rank = 0; rank < ranks(); ++rank)
+      seats[at(rank)][at(seating[kind][at(rank)])] = problem_.space.free_backward ? mip_.add({}) : always;
+  }
+  for (const Deal& deal : deals_) stand(deal, seating[deal.seating]);
 }
 
-void WorkColumns::seat_in_order() {
-  ByLayer& seats = seats_.emplace_back(at(ranks()));
-  for (Rank rank = 0; rank < ranks(); ++rank)
-    for (int k = 0; k < ranks(); ++k) {
-      const double there = k == rank ? 1 : 0;
-      seats[at(rank)].push_back(mip_.add({.lower = there, .upper = there}));
-    }
-  for (const Deal& deal : deals_)
-    for (LayerId layer = 0; layer < layers(); ++layer) {
+void WorkColumns::stand(const Deal& deal, const std::vector<int>& positions) {
+  for (LayerId layer = 0; layer < layers(); ++layer)
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+      const int k = positions[at(rank)], here = deal.places[at(layer)][at(rank)];
       const std::vector<int>& before = before_[deal.cut][at(layer)];
-      for (int k = 0; k < ranks(); ++k) {
-        Terms terms{{before[at(k)], 1}, {deal.places[at(layer)][at(k)], -1}};
-        if (k > 0) terms.push_back({before[at(k - 1)], -1});
-        mip_.equal(0, std::move(terms));
-      }
+      Terms terms{{before[at(k)], 1}, {here, -1}};
+      if (k > 0) terms.push_back({before[at(k - 1)], -1});
+      mip_.equal(0, std::move(terms));
+      if (problem_.space.free_backward) mip_.one_where(seats_[deal.seating][at(rank)][at(k)], {{{here}}});
     }
 }
 
@@ -227,6 +223,43 @@ void WorkColumns::mark_used() {
     for (const ByLayer& before : before_)
       for (LayerId layer = 0; layer < layers(); ++layer)
         if (!comes_later[at(layer)]) mip_.one_where(used_.back(), {{{before[at(layer)][at(k)]}}});
+  }
+}
+
+/// Of a layer's works that are cut together, on the fastest rank.
+double WorkColumns::least_compute_s(std::size_t cut, LayerId layer) const {
+  const LayerCost& cost = problem_.profile.costs[at(layer)];
+  const double weight_s = cost.backward_weight_s + cost.update_s / problem_.pricing.microbatches;
+  const std::pair<Work, double> works[] = {{Work::forward, cost.forward_s},
+                                           {Work::backward_input, cost.backward_input_s},
+                                           {Work::backward_weight, weight_s}};
+  // Dealt apart, the works of one cut may lie on different ranks.
+  double seconds = 0;
+  for (const auto& [work, work_s] : works) {
+    if (deals_[deal_of(work)].cut != cut) continue;
+    seconds = problem_.space.free_backward ? std::max(seconds, work_s) : seconds + work_s;
+  }
+  double speed = 0;
+  for (const RankSpec& rank : problem_.cluster.ranks) speed = std::max(speed, rank.speed);
+  return seconds / speed;
+}
+
+void WorkColumns::forbid_long_intervals(double longest_s) {
+  if (problem_.space.ideals) return;
+  for (std::size_t cut = 0; cut < before_.size(); ++cut) {
+    LayerId first = 0;
+    double seconds = 0;  // of [first, last]
+    for (LayerId last = 0; last < layers(); ++last) {
+      seconds += least_compute_s(cut, last);
+      if (seconds <= longest_s) continue;
+      while (seconds - least_compute_s(cut, first) > longest_s) seconds -= least_compute_s(cut, first++);
+      // `last` at a position <= k has `first` at one <= k - 1.
+      for (int k = 0; k < ranks(); ++k) {
+        Terms terms{{before_[cut][at(last)][at(k)], -1}};
+        if (k > 0) terms.push_back({before_[cut][at(first)][at(k - 1)], 1});
+        mip_.at_least(0, std::move(terms));
+      }
+    }
   }
 }
 

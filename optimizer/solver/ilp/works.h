@@ -4,7 +4,7 @@
 
 #include "core/index.h"
 #include "optimizer/solver/ilp/mip.h"
-#include "optimizer/solver/problem.h"
+#include "optimizer/solver/ilp/seatings.h"
 
 namespace sluice {
 
@@ -19,7 +19,8 @@ using Place = std::vector<int>;
 /// uses fewer than N leaves the first positions empty.
 class WorkColumns {
  public:
-  WorkColumns(Mip& mip, const Problem& problem);
+  /// @param seating  null: any; the program chooses
+  WorkColumns(Mip& mip, const Problem& problem, const Seating* seating);
 
   [[nodiscard]] int layers() const { return static_cast<int>(problem_.profile.model.layers.size()); }
   [[nodiscard]] int ranks() const { return static_cast<int>(problem_.cluster.ranks.size()); }
@@ -37,6 +38,10 @@ class WorkColumns {
   [[nodiscard]] Terms used_by(int k) const { return {{used_[at(k)]}}; }
 
   [[nodiscard]] std::vector<Stage> stages(const std::vector<double>& values) const;
+  /// Forbids intervals of layers whose compute alone takes longer than this [s per micro-batch]. Other rows say so too,
+  /// but not while columns are fractions.
+  void forbid_long_intervals(double longest_s);
+
   /// Forbids the plan that has these values.
   void exclude(const std::vector<double>& values);
 
@@ -54,8 +59,8 @@ class WorkColumns {
   void add_deal(std::size_t cut, std::size_t seating);
   [[nodiscard]] std::vector<std::pair<LayerId, LayerId>> order() const;
   void cut_layers();
-  [[nodiscard]] bool ranks_are_alike() const;
-  void seat_in_order();
+  void take_seats(const Seating& seating);
+  void stand(const Deal& deal, const std::vector<int>& positions);
   void choose_seats();
   void follow_seats(const Deal& deal);
   void order_equal_nodes();
@@ -64,13 +69,14 @@ class WorkColumns {
   void give_all_work();
   void choose_recompute();
   void mark_used();
+  [[nodiscard]] double least_compute_s(std::size_t cut, LayerId layer) const;
   [[nodiscard]] int position(std::size_t cut, LayerId layer, const std::vector<double>& values) const;
 
   Mip& mip_;
   const Problem& problem_;
   std::vector<Deal> deals_;
   std::vector<ByLayer> before_;  ///< [cut][layer][k]: the layer stands at a position <= k
-  std::vector<ByLayer> seats_;   ///< [seating][rank][k]: the rank stands at position k
+  std::vector<ByLayer> seats_;   ///< [seating][rank][k]: the rank has a work at position k
   std::vector<Place> again_;     ///< by layer
   std::vector<int> used_;        ///< [k]
 };

@@ -64,28 +64,28 @@ bool has_unequal_ranks(const OwnedProblem& owned) {
   return kinds.size() > 1;
 }
 
-TEST(Ilp, equals_brute_force_where_ranks_share_nics) { compare_with_brute_force(10000, 25, shares_nics); }
+TEST(Ilp, equals_brute_force_where_ranks_share_nics) { compare_with_brute_force(10000, 40, shares_nics); }
 
-TEST(Ilp, equals_brute_force_where_ranks_are_unequal) { compare_with_brute_force(20000, 25, has_unequal_ranks); }
+TEST(Ilp, equals_brute_force_where_ranks_are_unequal) { compare_with_brute_force(20000, 40, has_unequal_ranks); }
 
 TEST(Ilp, equals_brute_force_where_memory_is_limited) {
-  compare_with_brute_force(30000, 25, [](const OwnedProblem& owned) { return memory_is_limited(owned.cluster); });
+  compare_with_brute_force(30000, 40, [](const OwnedProblem& owned) { return memory_is_limited(owned.cluster); });
 }
 
 TEST(Ilp, equals_brute_force_where_layers_may_be_recomputed) {
-  compare_with_brute_force(40000, 25, [](const OwnedProblem& owned) { return owned.space.recompute; });
+  compare_with_brute_force(40000, 40, [](const OwnedProblem& owned) { return owned.space.recompute; });
 }
 
 TEST(Ilp, equals_brute_force_where_backwards_are_dealt_freely) {
-  compare_with_brute_force(50000, 25, [](const OwnedProblem& owned) { return owned.space.free_backward; });
+  compare_with_brute_force(50000, 40, [](const OwnedProblem& owned) { return owned.space.free_backward; });
 }
 
 TEST(Ilp, equals_brute_force_over_ideals) {
-  compare_with_brute_force(60000, 25, [](const OwnedProblem& owned) { return owned.space.ideals; });
+  compare_with_brute_force(60000, 40, [](const OwnedProblem& owned) { return owned.space.ideals; });
 }
 
 TEST(Ilp, equals_brute_force_with_three_cuts) {
-  compare_with_brute_force(70000, 25, [](const OwnedProblem& owned) { return owned.space.cuts == Cuts::three; });
+  compare_with_brute_force(70000, 40, [](const OwnedProblem& owned) { return owned.space.cuts == Cuts::three; });
 }
 
 TEST(Ilp, equals_brute_force_where_every_rank_must_work) {
@@ -106,7 +106,7 @@ OwnedProblem uniform_problem(unsigned seed, int layers, int ranks) {
 }
 
 TEST(Ilp, agrees_with_the_dynamic_program_on_up_to_12_layers_and_4_ranks) {
-  for (unsigned seed = 0; seed < 12; ++seed) {
+  for (unsigned seed = 9; seed < 24; ++seed) {
     const OwnedProblem owned = uniform_problem(seed, 6 + static_cast<int>(seed) % 7, 2 + static_cast<int>(seed) % 3);
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Solution best = search(owned.problem(), kNoDeadline);
