@@ -37,14 +37,18 @@ void expect_same(const Problem& problem, const Solution& found, const Solution& 
 
 using Feature = std::function<bool(const OwnedProblem&)>;
 
+using Change = std::function<void(OwnedProblem&)>;
+
 /// Compares so many problems that have the feature, at least a third of which must have a plan.
-void compare_with_brute_force(unsigned first_seed, int problems, const Feature& has_feature) {
+void compare_with_brute_force(
+    unsigned first_seed, int problems, const Feature& has_feature, const Change& change = [](OwnedProblem&) {}) {
   int compared = 0, feasible = 0;
   for (unsigned seed = first_seed; compared < problems; ++seed) {
     OwnedProblem owned = testing::random_problem(seed, 2000);
     owned.space.most_replicas = 1;
     if (!has_feature(owned)) continue;
     ++compared;
+    change(owned);
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const Solution best = testing::brute_force(owned.problem());
     expect_same(owned.problem(), solve_ilp(owned.problem()), best);
@@ -66,6 +70,16 @@ bool has_unequal_ranks(const OwnedProblem& owned) {
 
 TEST(Ilp, equals_brute_force_where_ranks_share_nics) { compare_with_brute_force(10000, 40, shares_nics); }
 
+TEST(Ilp, equals_brute_force_where_passing_on_inside_a_node_is_dear) {
+  const auto may_pass_on = [](const OwnedProblem& owned) {
+    return shares_nics(owned) && owned.space.cuts != Cuts::joint && owned.cluster.ranks.size() == 3;
+  };
+  compare_with_brute_force(15000, 40, may_pass_on, [](OwnedProblem& owned) {
+    owned.cluster.intra_node.bandwidth_bytes_per_s = owned.cluster.inter_node.bandwidth_bytes_per_s / 2;
+    owned.cluster = with_unlimited_memory(owned.cluster);
+  });
+}
+
 TEST(Ilp, equals_brute_force_where_ranks_are_unequal) { compare_with_brute_force(20000, 40, has_unequal_ranks); }
 
 TEST(Ilp, equals_brute_force_where_memory_is_limited) {
@@ -86,6 +100,16 @@ TEST(Ilp, equals_brute_force_over_ideals) {
 
 TEST(Ilp, equals_brute_force_with_three_cuts) {
   compare_with_brute_force(70000, 40, [](const OwnedProblem& owned) { return owned.space.cuts == Cuts::three; });
+}
+
+TEST(Ilp, equals_brute_force_where_late_backward_weights_fill_memory) {
+  const auto is_full = [](const OwnedProblem& owned) {
+    return owned.space.cuts == Cuts::three && memory_is_limited(owned.cluster) && owned.cluster.ranks.size() < 4;
+  };
+  compare_with_brute_force(75000, 40, is_full, [](OwnedProblem& owned) {
+    owned.pricing.microbatches = 6;
+    for (RankSpec& rank : owned.cluster.ranks) rank.memory_bytes *= 2;
+  });
 }
 
 TEST(Ilp, equals_brute_force_where_every_rank_must_work) {
