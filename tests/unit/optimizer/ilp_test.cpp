@@ -99,14 +99,14 @@ TEST(Ilp, equals_brute_force_over_ideals) {
 }
 
 TEST(Ilp, equals_brute_force_with_three_cuts) {
-  compare_with_brute_force(70000, 40, [](const OwnedProblem& owned) { return owned.space.cuts == Cuts::three; });
+  compare_with_brute_force(70000, 25, [](const OwnedProblem& owned) { return owned.space.cuts == Cuts::three; });
 }
 
 TEST(Ilp, equals_brute_force_where_late_backward_weights_fill_memory) {
   const auto is_full = [](const OwnedProblem& owned) {
     return owned.space.cuts == Cuts::three && memory_is_limited(owned.cluster) && owned.cluster.ranks.size() < 4;
   };
-  compare_with_brute_force(75000, 40, is_full, [](OwnedProblem& owned) {
+  compare_with_brute_force(75000, 20, is_full, [](OwnedProblem& owned) {
     owned.pricing.microbatches = 6;
     for (RankSpec& rank : owned.cluster.ranks) rank.memory_bytes *= 2;
   });
