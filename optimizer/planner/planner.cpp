@@ -44,7 +44,7 @@ class Planner {
   PlannerResult run() {
     refuse_what_cannot_be();
     if (request_.fixed_stages)
-      judge(*request_.fixed_stages);
+      judge_fixed();
     else if (request_.cost == CostModel::sluice)
       search();
     else
@@ -85,6 +85,12 @@ class Planner {
                             " layers: use fewer ranks, allow --replicas, or leave --exactly out"));
   }
 
+  void judge_fixed() {
+    if (problem_.space.cuts == Cuts::joint && describe_stages(*request_.fixed_stages).cuts != to_string(Cuts::joint))
+      throw usage_error("--cuts joint, but the fixed cuts of forward and backward differ");
+    judge(*request_.fixed_stages);
+  }
+
   [[nodiscard]] bool fixes_weight_cuts() const {
     return request_.fixed_stages && std::any_of(request_.fixed_stages->begin(), request_.fixed_stages->end(),
                                                 [](const Stage& s) { return s.work == Work::backward_weight; });
@@ -102,12 +108,13 @@ class Planner {
   }
 
   void search() {
+    // The others first: a proof may take all the time that is left, and they must be among the candidates.
+    for (const std::vector<Stage>& stages : other_candidates(problem_, !by_bottleneck(request_), halfway()))
+      judge(stages);
     solved_ = solve(problem_, request_.method, request_.deadline);
     bound_s_ = solved_.solution.lower_bound;
     if (solved_.solution.found()) judge(solved_.solution.stages);
     if (memory_is_limited(problem_.cluster)) search_without_limits();
-    for (const std::vector<Stage>& stages : other_candidates(problem_, !by_bottleneck(request_), request_.deadline))
-      if (stages != solved_.solution.stages) judge(stages);
   }
 
   /// What solvers prove under memory limits holds by their safe count alone; without limits it holds for all plans,
@@ -117,7 +124,7 @@ class Planner {
     const Problem wider{problem_.profile, unlimited, problem_.pricing, problem_.space};
     const Solution solution = solve(wider, Method::dp, request_.deadline).solution;
     bound_s_ = solution.lower_bound;
-    if (solution.found() && solution.stages != solved_.solution.stages) judge(solution.stages);
+    if (solution.found()) judge(solution.stages);
   }
 
   [[nodiscard]] double lower_bound_s() const { return is_foreign() ? solved_.solution.lower_bound : bound_s_; }
@@ -133,8 +140,17 @@ class Planner {
       best_ = bare_partition(problem_, solved_.solution);
   }
 
-  /// Builds a candidate. The best that fits is kept, and the figures of the others; if none fits, the least full one.
+  [[nodiscard]] Deadline halfway() const {
+    if (request_.deadline == kNoDeadline) return kNoDeadline;
+    const auto now = std::chrono::steady_clock::now();
+    return now + (request_.deadline - now) / 2;
+  }
+
+  /// Builds a candidate, unless it is known. The best that fits is kept, and the figures of the others; if none
+  /// fits, the least full one.
   void judge(const std::vector<Stage>& stages) {
+    if (std::find(judged_.begin(), judged_.end(), stages) != judged_.end()) return;
+    judged_.push_back(stages);
     Scored scored = score(problem_, stages);
     if (!scored.fullest.fits()) {
       if (!least_full_ || scored.fullest.fullness() < least_full_->fullness()) least_full_ = scored.fullest;
@@ -162,7 +178,9 @@ class Planner {
         return infeasible("the time limit came before any plan was found: raise --time-limit, or use --method dp");
       return infeasible(text("there is no way to give each of ", ranks(), " ranks work with ", layers(), " layers"));
     }
-    const std::string what = request_.fixed_stages ? "with the given cuts" : "in the least full plan found";
+    const std::string what = request_.fixed_stages      ? "with the given cuts"
+                             : problem_.space.recompute ? "in the least full plan found, before recomputation"
+                                                        : "in the least full plan found";
     return infeasible(text("rank ", least_full_->rank, " needs ", gibibytes(least_full_->need_bytes), " but has ",
                            gibibytes(least_full_->limit_bytes), " (", what, ", ", problem_.pricing.schedule, ", ",
                            problem_.pricing.microbatches, " micro-batches): ", ways_out()));
@@ -225,6 +243,7 @@ class Planner {
   Problem problem_;
   Solved solved_;
   double bound_s_ = 0;  ///< no plan has a smaller bottleneck, whatever fits
+  std::vector<std::vector<Stage>> judged_;
   std::optional<Plan> best_;
   std::vector<PlanFigures> others_;
   std::optional<Fullest> least_full_;

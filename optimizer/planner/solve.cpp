@@ -15,12 +15,16 @@
 namespace sluice {
 namespace {
 
-/// Enumeration takes seconds at most up to here, whatever the features.
-constexpr double kFewPlans = 1e7;
+/// Models that enumeration often ends for, most often at once: what is tried before integer programming.
 constexpr std::size_t kFewLayers = 16;
+constexpr std::chrono::seconds kEnumerationLimit{10};
 
 bool is_small(const Problem& problem) {
-  return problem.profile.model.layers.size() <= kFewLayers && count_plans(problem) <= kFewPlans;
+  return problem.profile.model.layers.size() <= kFewLayers && count_plans(problem) <= kMostPlans;
+}
+
+Deadline sooner(Deadline deadline, std::chrono::seconds limit) {
+  return std::min(deadline, std::chrono::steady_clock::now() + limit);
 }
 
 /// One class of links joins all ranks, so that a worker's price does not depend on where it sits.
@@ -80,8 +84,10 @@ Solved solve(const Problem& problem, Method method, Deadline deadline) {
   if (method == Method::dp) return {std::move(found), Method::dp};
   const bool settled = is_optimal(found) || std::isinf(found.lower_bound);
   if (method == Method::automatic && settled) return {std::move(found), Method::dp};
-  if (method == Method::automatic && is_small(problem))
-    return {better(found, enumerate(problem, deadline, found)), Method::exhaustive};
+  if (method == Method::automatic && is_small(problem)) {
+    found = better(found, enumerate(problem, sooner(deadline, kEnumerationLimit), found));
+    if (is_optimal(found) || std::isinf(found.lower_bound)) return {std::move(found), Method::exhaustive};
+  }
   if (problem.space.most_replicas > 1) {
     if (method == Method::automatic) return {std::move(found), Method::dp};
     throw infeasible(text("integer programming does not know replicas: use --replicas 1, or --method auto"));

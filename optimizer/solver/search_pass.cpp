@@ -102,7 +102,7 @@ bool SearchPass::wants(int ideal, double worker_s) {
 
 bool SearchPass::visit(int ideal, const WorkerLoad& load) {
   const SearchSetting& s = setting_;
-  if (out_of_time() || s.objective.floor(load, s.space.most_replicas, s.ranks.strongest()) >= limit_) return false;
+  if (is_out_of_time() || s.objective.floor(load, s.space.most_replicas, s.ranks.strongest()) >= limit_) return false;
   for (int behind = first_state(above_); behind != kNone; behind = states_[at(behind)].next)
     least_ ? use_least(ideal, load, behind) : use_any(ideal, load, behind);
   return true;
@@ -224,7 +224,7 @@ std::vector<SearchPass::Choice> SearchPass::pipeline() const {
   return choices;
 }
 
-bool SearchPass::out_of_time() {
+bool SearchPass::is_out_of_time() {
   constexpr int kLooksApart = 4096;
   if (timed_out_ || --until_look_ > 0) return timed_out_;
   until_look_ = kLooksApart;

@@ -69,6 +69,7 @@ class SearchPass : private WorkerWalk::Visitor {
   void find_windows(int above);
   bool wants(int ideal, double worker_s) override;
   bool visit(int ideal, const WorkerLoad& load) override;
+  bool is_out_of_time() override;
   void use_least(int ideal, const WorkerLoad& load, int behind);
   void use_any(int ideal, const WorkerLoad& load, int behind);
   [[nodiscard]] int least_recomputing(int ideal, const WorkerLoad& load, int used, int most);
@@ -78,7 +79,6 @@ class SearchPass : private WorkerWalk::Visitor {
   void reach(int ideal, const State& state);
   [[nodiscard]] int& first_state(int ideal);
   [[nodiscard]] int best_complete() const;
-  [[nodiscard]] bool out_of_time();
 
   SearchSetting& setting_;
   double limit_;

@@ -278,7 +278,7 @@ class LatticeWalk : public WorkerWalk {
  private:
   void descend(int ideal, Visitor& visitor) {
     exhausted_ = exhausted_ || lattice_.count() + std::ssize(graph_->units) > kMostIdeals;
-    if (exhausted_) return;
+    if (exhausted_ || visitor.is_out_of_time()) return;
     const std::size_t steps = lattice_.below(ideal).size();
     meet(ideal);
     for (std::size_t k = 0; k < steps; ++k) {

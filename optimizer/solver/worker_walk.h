@@ -27,6 +27,8 @@ class WorkerWalk {
     /// A worker that takes what lies between `ideal` and the one above it.
     /// @return whether workers with all of this load and more are of interest
     virtual bool visit(int ideal, const WorkerLoad& load) = 0;
+    /// Once true, nothing more is visited. Asked at every ideal, visited or not.
+    virtual bool is_out_of_time() = 0;
   };
 
   virtual ~WorkerWalk() = default;
