@@ -45,8 +45,9 @@ constexpr std::size_t kMostSeatings = 120;
 
 class IlpSearch {
  public:
-  IlpSearch(const Problem& problem, const std::vector<Stage>& seed, double lower_bound, Deadline deadline)
-      : problem_(problem), deadline_(deadline) {
+  IlpSearch(MipSolver& solver, const Problem& problem, const std::vector<Stage>& seed, double lower_bound,
+            Deadline deadline)
+      : solver_(solver), problem_(problem), deadline_(deadline) {
     if (!seed.empty()) consider(seed);
     best_.lower_bound = std::max(lower_bound, ideal_s(problem) / kRounding);
   }
@@ -99,7 +100,7 @@ class IlpSearch {
     while (part.bound < best_.price * (1 - kTolerance)) {
       mip.columns[at(time)].lower = part.bound / unit_s * (1 - kTolerance);
       if (best_.price < kUnbounded) mip.columns[at(time)].upper = best_.price / unit_s * (1 - kTolerance);
-      const MipResult result = solve(mip, deadline);
+      const MipResult result = solver_.solve(mip, deadline);
       if (result.status == MipStatus::infeasible) return;
       if (result.bound > -kUnbounded) part.bound = std::max(part.bound, result.bound * unit_s * (1 - kTolerance));
       if (!result.values.empty()) consider(works.stages(result.values));
@@ -132,20 +133,21 @@ class IlpSearch {
   }
 
   static constexpr std::chrono::milliseconds kLeastTime{20};
+  MipSolver& solver_;
   const Problem& problem_;
   const Deadline deadline_;
   Solution best_;
 };
 
 /// Joint cuts are found sooner than the independent ones that they are among.
-std::vector<Stage> joint_seed(const Problem& problem, const std::vector<Stage>& seed, double lower_bound,
-                              Deadline deadline) {
+std::vector<Stage> joint_seed(MipSolver& solver, const Problem& problem, const std::vector<Stage>& seed,
+                              double lower_bound, Deadline deadline) {
   if (problem.space.cuts != Cuts::independent) return seed;
   Problem joint = problem;
   joint.space.cuts = Cuts::joint;
   const auto now = std::chrono::steady_clock::now();
   const Deadline early = deadline == kNoDeadline ? kNoDeadline : now + (deadline - now) / 4;
-  return IlpSearch(joint, seed, lower_bound, early).run().stages;
+  return IlpSearch(solver, joint, seed, lower_bound, early).run().stages;
 }
 
 }  // namespace
@@ -154,7 +156,9 @@ Solution solve_ilp(const Problem& problem, const std::vector<Stage>& seed, doubl
   if (problem.space.most_replicas > 1)
     throw infeasible(text("the integer program knows no replicas (up to ", problem.space.most_replicas,
                           " allowed): take --replicas 1, or --method dp"));
-  return IlpSearch(problem, joint_seed(problem, seed, lower_bound, deadline), lower_bound, deadline).run();
+  MipSolver solver;
+  const std::vector<Stage> start = joint_seed(solver, problem, seed, lower_bound, deadline);
+  return IlpSearch(solver, problem, start, lower_bound, deadline).run();
 }
 
 }  // namespace sluice

@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <memory>
@@ -20,154 +22,186 @@
 namespace sluice {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
-
 double seconds_until(Deadline deadline) {
   if (deadline == kNoDeadline) return kUnbounded;
-  return std::max(0.0, Seconds(deadline - std::chrono::steady_clock::now()).count());
+  return std::max(0.0, std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count());
 }
 
-/// By column without gaps, as Cbc_loadProblem wants it.
-struct ColumnMatrix {
-  std::vector<int> starts{0}, rows;
-  std::vector<double> values;
+/// Bytes between the two processes. False where the other end is gone or the deadline has passed.
+class Channel {
+ public:
+  Channel(int socket, Deadline deadline) : socket_(socket), deadline_(deadline) {}
 
-  explicit ColumnMatrix(const Mip& mip) {
-    std::vector<std::vector<Term>> columns(mip.columns.size());  // here Term::column is a row
-    for (int r = 0; r < std::ssize(mip.rows); ++r)
-      for (const Term& term : mip.rows[at(r)].terms) {
-        std::vector<Term>& column = columns[at(term.column)];
-        if (!column.empty() && column.back().column == r)
-          column.back().coefficient += term.coefficient;
-        else
-          column.push_back({r, term.coefficient});
-      }
-    for (const std::vector<Term>& column : columns) {
-      for (const Term& term : column) {
-        rows.push_back(term.column);
-        values.push_back(term.coefficient);
-      }
-      starts.push_back(static_cast<int>(rows.size()));
+  template <typename Value>
+  [[nodiscard]] bool put(const std::vector<Value>& values) const {
+    const std::size_t size = values.size();
+    return put_bytes(&size, sizeof size) && put_bytes(values.data(), size * sizeof(Value));
+  }
+
+  template <typename Value>
+  [[nodiscard]] bool get(std::vector<Value>& values) const {
+    std::size_t size = 0;
+    if (!get_bytes(&size, sizeof size)) return false;
+    values.resize(size);
+    return get_bytes(values.data(), size * sizeof(Value));
+  }
+
+ private:
+  [[nodiscard]] bool put_bytes(const void* data, std::size_t bytes) const {
+    return move(POLLOUT, bytes, [&](std::size_t done) {
+      return send(socket_, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL);
+    });
+  }
+  [[nodiscard]] bool get_bytes(void* data, std::size_t bytes) const {
+    return move(POLLIN, bytes,
+                [&](std::size_t done) { return recv(socket_, static_cast<char*>(data) + done, bytes - done, 0); });
+  }
+
+  template <typename Step>
+  [[nodiscard]] bool move(short event, std::size_t bytes, const Step& step) const {
+    for (std::size_t done = 0; done < bytes;) {
+      if (!wait_for(event)) return false;
+      const ssize_t moved = step(done);
+      if (moved < 0 && errno == EINTR) continue;
+      if (moved <= 0) return false;
+      done += static_cast<std::size_t>(moved);
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool wait_for(short event) const {
+    for (;;) {
+      pollfd waiting{.fd = socket_, .events = event, .revents = 0};
+      const double left_ms = std::min(1000 * seconds_until(deadline_), 1e6);
+      const int ready = poll(&waiting, 1, static_cast<int>(std::ceil(left_ms)));
+      if (ready > 0) return true;
+      if (ready < 0 && errno != EINTR) return false;
+      if (ready == 0 && seconds_until(deadline_) <= 0) return false;
     }
   }
+
+  int socket_;
+  Deadline deadline_;
 };
 
-using Model = std::unique_ptr<Cbc_Model, decltype(&Cbc_deleteModel)>;
+/// A program by columns without gaps, as Cbc_loadProblem wants it, and how long it may take.
+struct Request {
+  std::vector<int> starts{0}, rows, whole;
+  std::vector<double> values, lower, upper, cost, row_lower, row_upper, seconds;
 
-Model load(const Mip& mip) {
-  Model model(Cbc_newModel(), &Cbc_deleteModel);
-  const ColumnMatrix matrix(mip);
-  std::vector<double> lower, upper, cost, row_lower, row_upper;
-  for (const Mip::Column& column : mip.columns) {
-    lower.push_back(column.lower);
-    upper.push_back(column.upper);
-    cost.push_back(column.cost);
+  Request() = default;
+  Request(const Mip& mip, double limit_s) : seconds{limit_s} {
+    std::vector<std::vector<std::pair<int, double>>> columns(mip.columns.size());  // row, coefficient
+    for (int r = 0; r < std::ssize(mip.rows); ++r) {
+      for (const Term& term : mip.rows[at(r)].terms) {
+        auto& column = columns[at(term.column)];
+        if (column.empty() || column.back().first != r) column.emplace_back(r, 0);
+        column.back().second += term.coefficient;
+      }
+      row_lower.push_back(mip.rows[at(r)].lower);
+      row_upper.push_back(mip.rows[at(r)].upper);
+    }
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      for (const auto& [row, coefficient] : columns[c]) {
+        rows.push_back(row);
+        values.push_back(coefficient);
+      }
+      starts.push_back(static_cast<int>(rows.size()));
+      lower.push_back(mip.columns[c].lower);
+      upper.push_back(mip.columns[c].upper);
+      cost.push_back(mip.columns[c].cost);
+      if (mip.columns[c].whole) whole.push_back(static_cast<int>(c));
+    }
   }
-  for (const Mip::Row& row : mip.rows) {
-    row_lower.push_back(row.lower);
-    row_upper.push_back(row.upper);
-  }
-  Cbc_loadProblem(model.get(), static_cast<int>(mip.columns.size()), static_cast<int>(mip.rows.size()),
-                  matrix.starts.data(), matrix.rows.data(), matrix.values.data(), lower.data(), upper.data(),
-                  cost.data(), row_lower.data(), row_upper.data());
-  for (int c = 0; c < std::ssize(mip.columns); ++c)
-    if (mip.columns[at(c)].whole) Cbc_setInteger(model.get(), c);
-  return model;
-}
 
-/// What the child tells, in front of the values.
-struct Report {
-  MipStatus status = MipStatus::stopped;
-  bool has_values = false;
-  double bound = -kUnbounded;
+  [[nodiscard]] bool put(const Channel& channel) const {
+    return channel.put(starts) && channel.put(rows) && channel.put(whole) && channel.put(values) &&
+           channel.put(lower) && channel.put(upper) && channel.put(cost) && channel.put(row_lower) &&
+           channel.put(row_upper) && channel.put(seconds);
+  }
+  [[nodiscard]] bool get(const Channel& channel) {
+    return channel.get(starts) && channel.get(rows) && channel.get(whole) && channel.get(values) &&
+           channel.get(lower) && channel.get(upper) && channel.get(cost) && channel.get(row_lower) &&
+           channel.get(row_upper) && channel.get(seconds);
+  }
 };
 
-void write_all(int file, const void* data, std::size_t bytes) {
-  const char* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = write(file, next, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // the parent then misses the rest
-    next += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
+MipResult run_cbc(const Request& request) {
+  const std::unique_ptr<Cbc_Model, decltype(&Cbc_deleteModel)> owner(Cbc_newModel(), &Cbc_deleteModel);
+  Cbc_Model* const model = owner.get();
+  Cbc_loadProblem(model, static_cast<int>(request.cost.size()), static_cast<int>(request.row_lower.size()),
+                  request.starts.data(), request.rows.data(), request.values.data(), request.lower.data(),
+                  request.upper.data(), request.cost.data(), request.row_lower.data(), request.row_upper.data());
+  for (const int column : request.whole) Cbc_setInteger(model, column);
+  Cbc_setLogLevel(model, 0);
+  Cbc_setParameter(model, "timeMode", "elapsed");
+  Cbc_setParameter(model, "heuristicsOnOff", "off");  // branching finds plans soon; proofs take half the time
+  if (request.seconds[0] < kUnbounded) Cbc_setMaximumSeconds(model, request.seconds[0]);
+  Cbc_solve(model);
+
+  if (Cbc_isProvenInfeasible(model)) return {.status = MipStatus::infeasible, .values = {}, .bound = kUnbounded};
+  MipResult result;
+  if (Cbc_isAbandoned(model)) return result;
+  result.bound = Cbc_getBestPossibleObjValue(model);
+  if (const double* best = Cbc_bestSolution(model)) result.values.assign(best, best + request.cost.size());
+  if (Cbc_isProvenOptimal(model) && !result.values.empty()) result.status = MipStatus::optimal;
+  return result;
 }
 
-void solve_and_report(const Mip& mip, double seconds, int pipe) {
-  const Model model = load(mip);
-  Cbc_setLogLevel(model.get(), 0);
-  Cbc_setParameter(model.get(), "timeMode", "elapsed");
-  Cbc_setParameter(model.get(), "heuristicsOnOff", "off");  // branching finds plans soon; proofs take half the time
-  if (seconds < kUnbounded) Cbc_setMaximumSeconds(model.get(), seconds);
-  Cbc_solve(model.get());
-  Report report;
-  if (Cbc_isProvenInfeasible(model.get()))
-    report = {.status = MipStatus::infeasible, .has_values = false, .bound = kUnbounded};
-  else if (!Cbc_isAbandoned(model.get()))
-    report = {.status = Cbc_isProvenOptimal(model.get()) ? MipStatus::optimal : MipStatus::stopped,
-              .has_values = Cbc_bestSolution(model.get()) != nullptr,
-              .bound = Cbc_getBestPossibleObjValue(model.get())};
-  write_all(pipe, &report, sizeof report);
-  if (report.has_values) write_all(pipe, Cbc_bestSolution(model.get()), mip.columns.size() * sizeof(double));
-}
-
-[[noreturn]] void be_the_child(const Mip& mip, double seconds, int pipe) {
+[[noreturn]] void serve(int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // not to outlive the parent
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   for (const int file : {STDOUT_FILENO, STDERR_FILENO}) dup2(nowhere, file);
-  solve_and_report(mip, seconds, pipe);
-  _exit(0);
-}
-
-/// Until the child closes its end or the deadline has passed.
-std::vector<char> read_until(int pipe, Deadline deadline) {
-  std::vector<char> bytes;
-  for (;;) {
-    pollfd waiting{.fd = pipe, .events = POLLIN, .revents = 0};
-    const double left_ms = std::min(1000 * seconds_until(deadline), 1e6);
-    const int ready = poll(&waiting, 1, static_cast<int>(left_ms));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0 && seconds_until(deadline) > 0) continue;
-    if (ready <= 0) return bytes;
-    char buffer[65536];
-    const ssize_t got = read(pipe, buffer, sizeof buffer);
-    if (got <= 0) return bytes;
-    bytes.insert(bytes.end(), buffer, buffer + got);
+  const Channel channel(socket, kNoDeadline);
+  for (Request request; request.get(channel);) {
+    const MipResult result = run_cbc(request);
+    const std::vector<double> head{static_cast<double>(result.status), result.bound};
+    if (!channel.put(head) || !channel.put(result.values)) break;
   }
-}
-
-MipResult parse(const std::vector<char>& bytes, std::size_t columns) {
-  Report report;
-  if (bytes.size() < sizeof report) return {};
-  std::memcpy(&report, bytes.data(), sizeof report);
-  MipResult result{.status = report.status, .values = {}, .bound = report.bound};
-  if (!report.has_values) return result;
-  if (bytes.size() != sizeof report + columns * sizeof(double)) return {};
-  result.values.resize(columns);
-  std::memcpy(result.values.data(), bytes.data() + sizeof report, columns * sizeof(double));
-  return result;
+  _exit(0);
 }
 
 }  // namespace
 
-MipResult solve(const Mip& mip, Deadline deadline) {
+void MipSolver::start() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    throw runtime_fault(text("no socket to a solver: ", std::strerror(errno)));
+  child_ = fork();
+  if (child_ == 0) {
+    close(ends[0]);
+    serve(ends[1]);
+  }
+  close(ends[1]);
+  socket_ = ends[0];
+  if (child_ > 0) return;
+  close(socket_);
+  throw runtime_fault(text("no process for a solver: ", std::strerror(errno)));
+}
+
+void MipSolver::stop() {
+  if (child_ <= 0) return;
+  close(socket_);
+  kill(child_, SIGKILL);
+  while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  child_ = kNone;
+}
+
+MipResult MipSolver::solve(const Mip& mip, Deadline deadline) {
+  if (child_ <= 0) start();
+  const Channel channel(socket_, deadline);
   // CBC's own limit comes first: what it has found until then is worth having.
-  const double seconds = 0.85 * seconds_until(deadline);
-  int pipe[2];
-  if (pipe2(pipe, O_CLOEXEC) != 0) throw runtime_fault(text("no pipe to a solver: ", std::strerror(errno)));
-  const pid_t child = fork();
-  if (child == 0) be_the_child(mip, seconds, pipe[1]);
-  close(pipe[1]);
-  if (child < 0) {
-    close(pipe[0]);
-    throw runtime_fault(text("no process for a solver: ", std::strerror(errno)));
+  const Request request(mip, 0.85 * seconds_until(deadline));
+  std::vector<double> head;
+  MipResult result;
+  if (!request.put(channel) || !channel.get(head) || !channel.get(result.values)) {
+    stop();
+    return {};
   }
-  const std::vector<char> bytes = read_until(pipe[0], deadline);
-  close(pipe[0]);
-  kill(child, SIGKILL);
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return parse(bytes, mip.columns.size());
+  result.status = static_cast<MipStatus>(static_cast<int>(head[0]));
+  result.bound = head[1];
+  return result;
 }
 
 }  // namespace sluice

@@ -57,10 +57,24 @@ struct MipResult {
   double bound = -kUnbounded;  ///< no solution costs less; infinite if infeasible
 };
 
-/// Solves with COIN-OR CBC in a child process that is killed at the deadline: CBC looks at its own time limit only
-/// between steps that may take long, ends its process on some errors, and prints as it likes.
-/// No more exact than CBC's tolerances: 1e-6 on whole columns, 1e-7 on rows.
-/// @throws Error (runtime fault) if no process can be made
-[[nodiscard]] MipResult solve(const Mip& mip, Deadline deadline);
+/// COIN-OR CBC in a child process, which lives until a deadline has passed or it fails: CBC looks at its own time limit
+/// only between steps that may take long, ends its process on some errors, and prints as it likes.
+class MipSolver {
+ public:
+  MipSolver() = default;
+  ~MipSolver() { stop(); }
+  MipSolver(const MipSolver&) = delete;
+  MipSolver& operator=(const MipSolver&) = delete;
+
+  /// No more exact than CBC's tolerances: 1e-6 on whole columns, 1e-7 on rows.
+  /// @throws Error (runtime fault) if no process can be made
+  [[nodiscard]] MipResult solve(const Mip& mip, Deadline deadline);
+
+ private:
+  void start();
+  void stop();
+  int child_ = kNone;   ///< process id
+  int socket_ = kNone;  ///< to the child
+};
 
 }  // namespace sluice

@@ -68,34 +68,34 @@ bool has_unequal_ranks(const OwnedProblem& owned) {
   return kinds.size() > 1;
 }
 
-TEST(Ilp, equals_brute_force_where_ranks_share_nics) { compare_with_brute_force(10000, 40, shares_nics); }
+TEST(Ilp, equals_brute_force_where_ranks_share_nics) { compare_with_brute_force(10000, 25, shares_nics); }
 
 TEST(Ilp, equals_brute_force_where_passing_on_inside_a_node_is_dear) {
   const auto may_pass_on = [](const OwnedProblem& owned) {
     return shares_nics(owned) && owned.space.cuts != Cuts::joint && owned.cluster.ranks.size() == 3;
   };
-  compare_with_brute_force(15000, 40, may_pass_on, [](OwnedProblem& owned) {
+  compare_with_brute_force(15000, 25, may_pass_on, [](OwnedProblem& owned) {
     owned.cluster.intra_node.bandwidth_bytes_per_s = owned.cluster.inter_node.bandwidth_bytes_per_s / 2;
     owned.cluster = with_unlimited_memory(owned.cluster);
   });
 }
 
-TEST(Ilp, equals_brute_force_where_ranks_are_unequal) { compare_with_brute_force(20000, 40, has_unequal_ranks); }
+TEST(Ilp, equals_brute_force_where_ranks_are_unequal) { compare_with_brute_force(20000, 25, has_unequal_ranks); }
 
 TEST(Ilp, equals_brute_force_where_memory_is_limited) {
-  compare_with_brute_force(30000, 40, [](const OwnedProblem& owned) { return memory_is_limited(owned.cluster); });
+  compare_with_brute_force(30000, 25, [](const OwnedProblem& owned) { return memory_is_limited(owned.cluster); });
 }
 
 TEST(Ilp, equals_brute_force_where_layers_may_be_recomputed) {
-  compare_with_brute_force(40000, 40, [](const OwnedProblem& owned) { return owned.space.recompute; });
+  compare_with_brute_force(40000, 25, [](const OwnedProblem& owned) { return owned.space.recompute; });
 }
 
 TEST(Ilp, equals_brute_force_where_backwards_are_dealt_freely) {
-  compare_with_brute_force(50000, 40, [](const OwnedProblem& owned) { return owned.space.free_backward; });
+  compare_with_brute_force(50000, 25, [](const OwnedProblem& owned) { return owned.space.free_backward; });
 }
 
 TEST(Ilp, equals_brute_force_over_ideals) {
-  compare_with_brute_force(60000, 40, [](const OwnedProblem& owned) { return owned.space.ideals; });
+  compare_with_brute_force(60000, 25, [](const OwnedProblem& owned) { return owned.space.ideals; });
 }
 
 TEST(Ilp, equals_brute_force_with_three_cuts) {
