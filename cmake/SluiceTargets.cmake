@@ -23,7 +23,7 @@ function(sluice_test name)
     set(ARG_LABELS quick)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 900) # seconds each by themselves, ten times that under the sanitizers, more on a busy machine
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
