@@ -40,6 +40,26 @@ Cluster with_unlimited_memory(Cluster cluster) {
   return cluster;
 }
 
+int occupied_nodes(const Cluster& cluster) {
+  const auto nodes = ranks_by_node(cluster);
+  return static_cast<int>(std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return !node.empty(); }));
+}
+
+bool linked_alike(const Cluster& cluster) {
+  const int nodes = occupied_nodes(cluster);
+  return nodes == 1 || nodes == std::ssize(cluster.ranks);
+}
+
+std::vector<std::vector<Rank>> ranks_by_node(const Cluster& cluster) {
+  std::vector<std::vector<Rank>> nodes(cluster.node_names.size());
+  for (Rank rank = 0; rank < std::ssize(cluster.ranks); ++rank) nodes[at(cluster.ranks[at(rank)].node)].push_back(rank);
+  return nodes;
+}
+
+bool alike(const RankSpec& a, const RankSpec& b) {
+  return a.speed == b.speed && a.memory_bytes == b.memory_bytes && a.host == b.host;
+}
+
 void validate(const Cluster& cluster) {
   if (cluster.ranks.empty()) throw bad_input("the cluster has no ranks");
   for (std::size_t rank = 0; rank < cluster.ranks.size(); ++rank) {

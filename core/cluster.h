@@ -51,6 +51,15 @@ enum class LinkKind : std::uint8_t { intra_node, inter_node };
 [[nodiscard]] bool memory_is_limited(const Cluster& cluster);
 [[nodiscard]] Cluster with_unlimited_memory(Cluster cluster);
 
+/// Nodes that have ranks.
+[[nodiscard]] int occupied_nodes(const Cluster& cluster);
+/// One class of links joins all ranks: they share a node, or each has its own.
+[[nodiscard]] bool linked_alike(const Cluster& cluster);
+/// By node, ascending; empty for nodes without ranks.
+[[nodiscard]] std::vector<std::vector<Rank>> ranks_by_node(const Cluster& cluster);
+/// The same but for the node.
+[[nodiscard]] bool alike(const RankSpec& a, const RankSpec& b);
+
 /// @throws Error (bad input) naming rank or link, quantity and value.
 void validate(const Cluster& cluster);
 

@@ -8,26 +8,24 @@
 
 namespace sluice {
 
+double work_time(const LayerCost& cost, Work work) {
+  switch (work) {
+    case Work::forward:
+    case Work::recompute:
+      return cost.forward_s;
+    case Work::backward:
+      return cost.backward_input_s + cost.backward_weight_s;
+    case Work::backward_input:
+      return cost.backward_input_s;
+    case Work::backward_weight:
+      return cost.backward_weight_s;
+  }
+  return 0;
+}
+
 double stage_time(const Profile& profile, std::span<const LayerId> layers, Work work) {
   double seconds = 0;
-  for (const LayerId layer : layers) {
-    const LayerCost& cost = profile.costs[at(layer)];
-    switch (work) {
-      case Work::forward:
-      case Work::recompute:
-        seconds += cost.forward_s;
-        break;
-      case Work::backward:
-        seconds += cost.backward_input_s + cost.backward_weight_s;
-        break;
-      case Work::backward_input:
-        seconds += cost.backward_input_s;
-        break;
-      case Work::backward_weight:
-        seconds += cost.backward_weight_s;
-        break;
-    }
-  }
+  for (const LayerId layer : layers) seconds += work_time(profile.costs[at(layer)], work);
   return seconds;
 }
 
@@ -64,6 +62,13 @@ std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster) {
   return edges;
 }
 
+Rank weights_server(const std::vector<Rank>& owners, Rank rank, const Cluster& cluster) {
+  const auto near = std::find_if(owners.begin(), owners.end(), [&](Rank owner) {
+    return link_between(cluster, owner, rank) == LinkKind::intra_node;
+  });
+  return near == owners.end() ? owners.front() : *near;
+}
+
 std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster) {
   std::vector<Rank> ring = group.members;
   std::sort(ring.begin(), ring.end(), [&](Rank a, Rank b) {
@@ -74,6 +79,8 @@ std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster) {
     edges.push_back({ring[i], ring[(i + 1) % ring.size()]});
   return edges;
 }
+
+double ring_share(int members) { return 2.0 * (members - 1) / members; }
 
 std::int64_t ring_bytes(std::int64_t bytes, int members, int edge) {
   const auto chunk = [&](int index) { return bytes / members + (index % members < bytes % members ? 1 : 0); };

@@ -9,6 +9,9 @@
 /// One function per quantity; solvers, simulator and report call these and nothing else.
 namespace sluice {
 
+/// Compute time of `work` of one layer for one micro-batch at speed 1 [s].
+[[nodiscard]] double work_time(const LayerCost& cost, Work work);
+
 /// Compute time of `work` of some layers for one micro-batch at speed 1 [s].
 [[nodiscard]] double stage_time(const Profile& profile, std::span<const LayerId> layers, Work work);
 
@@ -37,6 +40,12 @@ struct Edge {
 /// order of (node, rank), each to the next, the last to the first. So a node has
 /// one edge in and one out. Empty for one member.
 [[nodiscard]] std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster);
+
+/// What each member of a ring all-reduce sends, and receives, as a share of the payload: 2 (r-1)/r.
+[[nodiscard]] double ring_share(int members);
+
+/// Which of the owners that update weights sends them to a rank that does not: the first on its node, else the first.
+[[nodiscard]] Rank weights_server(const std::vector<Rank>& owners, Rank rank, const Cluster& cluster);
 
 /// What the i-th edge of a ring of `members` carries in all rounds of an
 /// all-reduce of `bytes` [B]. The payload is cut into one chunk per member, the

@@ -178,8 +178,7 @@ Rank owner(const Stage& stage, int microbatch) {
   return stage.owners[static_cast<std::size_t>(microbatch) % stage.owners.size()];
 }
 
-int microbatches_of(const Stage& stage, int replica, int microbatches) {
-  const int replicas = static_cast<int>(stage.owners.size());
+int microbatches_of(int replica, int replicas, int microbatches) {
   return (microbatches - replica + replicas - 1) / replicas;
 }
 

@@ -160,8 +160,8 @@ struct Plan {
 /// Owner of `stage` for a micro-batch.
 [[nodiscard]] Rank owner(const Stage& stage, int microbatch);
 
-/// Of M micro-batches, how many run at replica `replica` of the stage.
-[[nodiscard]] int microbatches_of(const Stage& stage, int replica, int microbatches);
+/// Of M micro-batches, how many run at one of the replicas; replica 0 has no fewer than any.
+[[nodiscard]] int microbatches_of(int replica, int replicas, int microbatches);
 
 /// True if the rank is one of the stage's owners.
 [[nodiscard]] bool owns(Rank rank, const Stage& stage);

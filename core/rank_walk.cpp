@@ -234,7 +234,7 @@ class RankWalk {
     return static_cast<int>(std::find(stage.owners.begin(), stage.owners.end(), rank_) - stage.owners.begin());
   }
   [[nodiscard]] int own_microbatches(const Stage& stage) const {
-    return microbatches_of(stage, replica(stage), plan_.microbatches);
+    return microbatches_of(replica(stage), static_cast<int>(stage.owners.size()), plan_.microbatches);
   }
   [[nodiscard]] bool has_parameters(LayerId layer) const { return plan_.profile.costs[at(layer)].parameter_bytes > 0; }
   [[nodiscard]] const std::string& layer_name(LayerId layer) const {

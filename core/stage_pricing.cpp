@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/cost_model.h"
 #include "core/index.h"
 #include "core/worker_cost.h"
 
@@ -32,24 +33,9 @@ struct StagesOfLayers {
   }
 };
 
-/// Share of the micro-batches m < M with m mod period = residue.
+/// Of the micro-batches m < M, those with m mod period = residue.
 double share_of(int residue, int period, int microbatches) {
-  return residue < microbatches ? ((microbatches - 1 - residue) / period + 1.0) / microbatches : 0;
-}
-
-double work_s(const LayerCost& cost, Work work) {
-  switch (work) {
-    case Work::forward:
-    case Work::recompute:
-      return cost.forward_s;
-    case Work::backward:
-      return cost.backward_input_s + cost.backward_weight_s;
-    case Work::backward_input:
-      return cost.backward_input_s;
-    case Work::backward_weight:
-      return cost.backward_weight_s;
-  }
-  return 0;
+  return static_cast<double>(microbatches_of(residue, period, microbatches)) / microbatches;
 }
 
 class Accounts {
@@ -83,7 +69,7 @@ class Accounts {
   void count_compute(const Stage& stage) {
     double microbatch_s = 0, update_s = 0;
     for (const LayerId layer : stage.layers) {
-      microbatch_s += work_s(profile_.costs[at(layer)], stage.work);
+      microbatch_s += work_time(profile_.costs[at(layer)], stage.work);
       if (updates_weights(stage.work)) update_s += profile_.costs[at(layer)].update_s;
     }
     const int replicas = static_cast<int>(stage.owners.size());
@@ -147,21 +133,16 @@ class Accounts {
     std::map<Rank, Ranks> served_by;
     for (const Stage* stage : users)
       for (const Rank user : stage->owners)
-        if (std::find(makers.begin(), makers.end(), user) == makers.end()) {
-          const auto near =
-              std::find_if(makers.begin(), makers.end(), [&](Rank maker) { return node_of(maker) == node_of(user); });
-          served_by[near != makers.end() ? *near : makers.front()].insert(user);
-        }
+        if (std::find(makers.begin(), makers.end(), user) == makers.end())
+          served_by[weights_server(makers, user, cluster_)].insert(user);
     for (const auto& [maker, users_here] : served_by) exchange({maker}, users_here, per_step_bytes(layer));
   }
 
   void count_all_reduce(LayerId layer) {
-    std::vector<Rank> ring = of_.backward_weight[at(layer)]->owners;
-    std::sort(ring.begin(), ring.end(),
-              [&](Rank a, Rank b) { return std::pair(node_of(a), a) < std::pair(node_of(b), b); });
-    const auto members = static_cast<double>(ring.size());
-    for (std::size_t i = 0; i < ring.size() && ring.size() > 1; ++i)
-      exchange({ring[i]}, {ring[(i + 1) % ring.size()]}, 2 * (members - 1) / members * per_step_bytes(layer));
+    const std::vector<Rank>& owners = of_.backward_weight[at(layer)]->owners;
+    const double bytes = ring_share(static_cast<int>(owners.size())) * per_step_bytes(layer);
+    for (const Edge& edge : ring_edges({.root = owners.front(), .members = owners}, cluster_))
+      exchange({edge.from}, {edge.to}, bytes);
   }
 
   /// What a bound of memory_use() says of each rank: WorkerCost's, of all that the rank does.

@@ -4,7 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <set>
+
+#include "core/cost_model.h"
 
 namespace sluice {
 namespace {
@@ -81,10 +82,9 @@ WorkerCost::WorkerCost(const Profile& profile, const Cluster& cluster, const Pri
       early_receives_(1 + Plan{}.receive_ahead),
       workspaces_(workspace_bytes(profile)),
       gradients_(tensor_bytes(profile.model)) {
-  std::set<int> nodes;
-  for (const RankSpec& rank : cluster.ranks) nodes.insert(rank.node);
-  const bool inside = nodes.size() == 1, between = nodes.size() == cluster.ranks.size();
-  mixed_links_ = !inside && !between;
+  const int nodes = occupied_nodes(cluster);
+  const bool inside = nodes == 1, between = nodes == std::ssize(cluster.ranks);
+  mixed_links_ = !linked_alike(cluster);
   bandwidth_bytes_per_s_ = 0;
   if (!between || inside) bandwidth_bytes_per_s_ += cluster.intra_node.bandwidth_bytes_per_s;
   if (!inside) bandwidth_bytes_per_s_ += cluster.inter_node.bandwidth_bytes_per_s;
@@ -152,7 +152,7 @@ void WorkerCost::count_ticks() {
 }
 
 double WorkerCost::busiest_share(const Seat& seat) const {
-  return static_cast<double>(rounded_up(pricing_.microbatches, seat.replicas)) / pricing_.microbatches;
+  return static_cast<double>(microbatches_of(0, seat.replicas, pricing_.microbatches)) / pricing_.microbatches;
 }
 
 double WorkerCost::compute_s(const WorkerLoad& load, const Seat& seat, double speed) const {
@@ -161,17 +161,17 @@ double WorkerCost::compute_s(const WorkerLoad& load, const Seat& seat, double sp
 
 double WorkerCost::link_s(const WorkerLoad& load, const Seat& seat) const {
   if (pricing_.compute_only) return 0;
-  const double share = busiest_share(seat), replicas = seat.replicas;
+  const double share = busiest_share(seat);
   // On mixed links each replica may serve other nodes, so that none sends all weights.
   const double weights_sent = mixed_links_ && seat.replicas > 1 ? 0 : load.weights_sent_bytes;
-  const double all_reduced = 2 * (replicas - 1) / replicas * load.updated_bytes;
+  const double all_reduced = ring_share(seat.replicas) * load.updated_bytes;
   const double received = share * load.received_bytes + load.weights_received_bytes / pricing_.microbatches;
   const double sent = share * load.sent_bytes + weights_sent / pricing_.microbatches;
   return (std::max(received, sent) + all_reduced / pricing_.microbatches) / bandwidth_bytes_per_s_;
 }
 
 std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) const {
-  const int microbatches = rounded_up(pricing_.microbatches, seat.replicas);
+  const int microbatches = microbatches_of(0, seat.replicas, pricing_.microbatches);
   const auto in_flight = [&](int ranks) {
     return rounded_up(std::clamp(ranks, least_in_flight_, most_in_flight_), seat.replicas);
   };

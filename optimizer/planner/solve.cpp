@@ -27,13 +27,6 @@ Deadline sooner(Deadline deadline, std::chrono::seconds limit) {
   return std::min(deadline, std::chrono::steady_clock::now() + limit);
 }
 
-/// One class of links joins all ranks, so that a worker's price does not depend on where it sits.
-bool linked_alike(const Cluster& cluster) {
-  std::set<int> nodes;
-  for (const RankSpec& rank : cluster.ranks) nodes.insert(rank.node);
-  return nodes.size() == 1 || nodes.size() == cluster.ranks.size();
-}
-
 Solution by_dynamic_programming(const Problem& problem, Deadline deadline) {
   const bool alike = problem.pricing.compute_only || linked_alike(problem.cluster);
   return alike ? search(problem, deadline) : solve_on_nodes(problem, deadline);

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/plan.h"
-#include "optimizer/schedule/partition.h"
 
 namespace sluice {
 

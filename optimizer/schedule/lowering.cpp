@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/cost_model.h"
 #include "core/index.h"
 #include "core/liveness.h"
 #include "optimizer/schedule/linear_order.h"
@@ -177,16 +178,10 @@ class Lowering {
       std::erase_if(shared, [&](LayerId layer) { return plan_.profile.costs[at(layer)].parameter_bytes == 0; });
       if (shared.empty()) continue;
       for (const Rank rank : stage.owners)
-        if (!owns(rank, updated)) readers[server(updated, rank)][rank].insert(shared.begin(), shared.end());
+        if (!owns(rank, updated))
+          readers[weights_server(updated.owners, rank, plan_.cluster)][rank].insert(shared.begin(), shared.end());
     }
     return readers;
-  }
-
-  [[nodiscard]] Rank server(const Stage& updated, Rank rank) const {
-    const auto near = std::find_if(updated.owners.begin(), updated.owners.end(), [&](Rank owner) {
-      return plan_.cluster.ranks[at(owner)].node == plan_.cluster.ranks[at(rank)].node;
-    });
-    return near == updated.owners.end() ? updated.owners.front() : *near;
   }
 
   /// The root starts right behind instruction `index`, which made the payload, and

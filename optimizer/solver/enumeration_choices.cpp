@@ -7,21 +7,10 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
+#include "optimizer/solver/work_graph.h"
 
 namespace sluice {
 namespace {
-
-/// Layers that must not lie behind each layer.
-std::vector<LayerSet> predecessors(const Model& model, bool of_the_dag) {
-  std::vector<LayerSet> before(model.layers.size());
-  for (LayerId layer = 0; layer < std::ssize(model.layers); ++layer) {
-    if (!of_the_dag && layer > 0) before[at(layer)].set(at(layer - 1));
-    for (const TensorId tensor : model.needs[at(layer)].forward)
-      if (const LayerId producer = model.tensors[at(tensor)].producer; producer != kDataset)
-        before[at(layer)].set(at(producer));
-  }
-  return before;
-}
 
 struct BySizeThenLayers {
   bool operator()(const LayerSet& a, const LayerSet& b) const {
@@ -32,15 +21,16 @@ struct BySizeThenLayers {
   }
 };
 
-bool alike(const RankSpec& a, const RankSpec& b) { return a.speed == b.speed && a.memory_bytes == b.memory_bytes; }
-
 }  // namespace
 
 std::vector<LayerSet> layer_ideals(const Model& model, bool of_the_dag, std::size_t most) {
   if (model.layers.size() > kMostLayers)
     throw infeasible(text("enumeration takes models of up to ", kMostLayers, " layers, not ", model.layers.size(),
                           ": use --method dp or ilp"));
-  const std::vector<LayerSet> before = predecessors(model, of_the_dag);
+  std::vector<LayerSet> before(model.layers.size());
+  const std::vector<std::vector<LayerId>> first = layers_before(model, of_the_dag);
+  for (std::size_t layer = 0; layer < first.size(); ++layer)
+    for (const LayerId other : first[layer]) before[layer].set(at(other));
   std::set<LayerSet, BySizeThenLayers> ideals{LayerSet()};
   for (auto ideal = ideals.begin(); ideal != ideals.end(); ++ideal)
     for (std::size_t layer = 0; layer < before.size(); ++layer)
@@ -70,8 +60,7 @@ RankGroups::RankGroups(const Problem& problem)
 /// node, or no traffic).
 void RankGroups::find_runs(const Problem& problem) {
   const std::vector<RankSpec>& ranks = problem.cluster.ranks;
-  const std::set<int> nodes(node_of_.begin(), node_of_.end());
-  const bool none_passes_on = problem.pricing.compute_only || nodes.size() == 1 || nodes.size() == ranks.size();
+  const bool none_passes_on = problem.pricing.compute_only || linked_alike(problem.cluster);
   next_run_.resize(order_.size(), order_.size());
   for (std::size_t place = order_.size() - 1; place-- > 0;) {
     const bool same_run = none_passes_on && alike(ranks[at(order_[place])], ranks[at(order_[place + 1])]);

@@ -18,21 +18,6 @@ namespace {
 /// What CBC can tell apart: ten times its tolerance on rows of a thousand units.
 constexpr double kTolerance = 1e-6;
 
-double price_of(const Problem& problem, const std::vector<Stage>& stages) {
-  const Loads loads = loads_of(problem.profile, problem.cluster, stages, problem.pricing);
-  return bottleneck(problem.cluster, loads, problem.pricing).seconds;
-}
-
-/// Compute of everything, shared by all ranks as their speeds allow [s per micro-batch].
-double ideal_s(const Problem& problem) {
-  double compute_s = 0, speed = 0;
-  for (const LayerCost& cost : problem.profile.costs)
-    compute_s +=
-        cost.forward_s + cost.backward_input_s + cost.backward_weight_s + cost.update_s / problem.pricing.microbatches;
-  for (const RankSpec& rank : problem.cluster.ranks) speed += rank.speed;
-  return compute_s / speed;
-}
-
 /// Plans with one seating, or with any.
 struct Part {
   std::optional<Seating> seating;
@@ -49,7 +34,7 @@ class IlpSearch {
             Deadline deadline)
       : solver_(solver), problem_(problem), deadline_(deadline) {
     if (!seed.empty()) consider(seed);
-    best_.lower_bound = std::max(lower_bound, ideal_s(problem) / kRounding);
+    best_.lower_bound = std::max(lower_bound, compute_bound(problem));
   }
 
   Solution run() {
@@ -121,7 +106,7 @@ class IlpSearch {
 
   /// A thousandth of what the bottleneck is likely to be.
   [[nodiscard]] double unit_s() const {
-    const double likely = best_.found() && best_.price < kUnbounded ? best_.price : ideal_s(problem_);
+    const double likely = best_.found() && best_.price < kUnbounded ? best_.price : compute_bound(problem_);
     return likely > 0 ? likely / 1000 : 1e-6;
   }
 

@@ -10,15 +10,6 @@ namespace {
 
 using Works = std::vector<Work>;
 
-/// The works whose layers move together.
-std::vector<Works> works_cut_together(const Problem& problem) {
-  if (problem.space.cuts == Cuts::joint)
-    return {{Work::forward, Work::backward, Work::backward_input, Work::backward_weight}};
-  if (problem.space.cuts == Cuts::independent)
-    return {{Work::forward}, {Work::backward, Work::backward_input, Work::backward_weight}};
-  return {{Work::forward}, {Work::backward, Work::backward_input}, {Work::backward_weight}};
-}
-
 bool contains(const Works& works, Work work) { return std::find(works.begin(), works.end(), work) != works.end(); }
 
 /// One round: looks for a step that makes the given workers cheaper.
@@ -65,7 +56,7 @@ bool Round::accepts(std::vector<Worker> workers) {
     for (const Worker& worker : workers) used += worker.ranks.size();
     if (used < problem_.cluster.ranks.size()) return false;
   }
-  const double price = price_of(problem_, workers);
+  const double price = price_of(problem_, stages_of(workers));
   if (price * kRounding >= price_) return false;
   price_ = price;
   better_ = std::move(workers);
@@ -87,7 +78,7 @@ std::vector<int> Round::busiest_workers() const {
 /// From the worker to a neighbour or back: one, or several where single layers cost nothing.
 bool Round::moves_a_layer(int worker) {
   if (problem_.space.ideals) return false;
-  for (const Works& works : works_cut_together(problem_))
+  for (const Works& works : works_cut_together(problem_.space.cuts))
     for (const int neighbour : {worker - 1, worker + 1})
       for (const int count : {1, 2, 4, 8})
         if (neighbour >= 0 && neighbour < std::ssize(workers_) &&
@@ -161,13 +152,8 @@ bool Round::swaps_ranks(int worker) {
 
 }  // namespace
 
-double price_of(const Problem& problem, const std::vector<Worker>& workers) {
-  const Loads loads = loads_of(problem.profile, problem.cluster, stages_of(workers), problem.pricing);
-  return bottleneck(problem.cluster, loads, problem.pricing).seconds;
-}
-
 std::vector<Worker> improve(const Problem& problem, std::vector<Worker> workers, Deadline deadline) {
-  double price = price_of(problem, workers);
+  double price = price_of(problem, stages_of(workers));
   while (Round(problem, workers, price, deadline).find(workers, price)) {
   }
   return workers;

@@ -7,9 +7,6 @@
 
 namespace sluice {
 
-/// The bottleneck() of the workers' stages by loads_of().
-[[nodiscard]] double price_of(const Problem& problem, const std::vector<Worker>& workers);
-
 /// Workers that cost strictly less, reached from the given ones by steps that each do: a layer or a rank goes from
 /// the busiest worker (or one on the busiest node) to a neighbour, or two ranks change places. The given ones if no
 /// step helps. Replicas stay within the space's limit and works within its cuts; workers with sets other than

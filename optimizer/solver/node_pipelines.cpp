@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/cost_model.h"
 #include "core/index.h"
 #include "optimizer/solver/recompute.h"
 #include "optimizer/solver/worker_objective.h"
@@ -42,12 +43,6 @@ std::vector<int> group_sizes(int nodes) {
   for (int size = 1; size <= nodes; ++size)
     if (size <= 8 || nodes % size == 0 || (size & (size - 1)) == 0) sizes.push_back(size);
   return sizes;
-}
-
-/// Where cuts may be three, backwards are two works even if they are cut alike.
-std::vector<Work> works_cut_jointly(Cuts cuts) {
-  if (cuts == Cuts::three) return {Work::forward, Work::backward_input, Work::backward_weight};
-  return {Work::forward, Work::backward};
 }
 
 class Pass {
@@ -340,8 +335,7 @@ Worker Pass::last_worker(const State& state) const {
   const State& before = states_[at(state.parent)];
   Worker worker;
   for (int position = state.begin; position < before.begin; ++position)
-    for (const Work work : works_cut_jointly(space_.cuts))
-      worker.works.push_back({pipelines_.layers()[at(position)], work});
+    for (const Work work : works_of(space_.cuts)) worker.works.push_back({pipelines_.layers()[at(position)], work});
   if (state.across) {
     for (int node = before.passed; node <= state.passed; ++node)
       for (int i = node == before.passed ? before.used : 0; i < (node == state.passed ? state.used : size(node)); ++i)
@@ -364,7 +358,7 @@ NodePipelines::NodePipelines(const WorkerCost& cost, const SearchSpace& space, s
 }
 
 std::vector<std::vector<WorkerLoad>> NodePipelines::tabulate(bool recompute) const {
-  std::vector<Work> works = works_cut_jointly(space_.cuts);
+  std::vector<Work> works = works_of(space_.cuts);
   if (recompute) works.push_back(Work::recompute);
   std::vector<std::vector<WorkerLoad>> table;
   for (int end = 0; end <= std::ssize(layers_); ++end) {
@@ -438,20 +432,16 @@ double nic_s(const WorkerCost& cost, const WorkerLoad& border, double share, dou
   return (bytes + step_bytes / cost.pricing().microbatches) / cost.cluster().inter_node.bandwidth_bytes_per_s;
 }
 
-double all_reduce_bytes(const WorkerLoad& load, int replicas) {
-  return 2.0 * (replicas - 1) / replicas * load.updated_bytes;
-}
+double all_reduce_bytes(const WorkerLoad& load, int replicas) { return ring_share(replicas) * load.updated_bytes; }
 
 double share_of(const Pricing& pricing, int members, int replicas) {
-  const int each = (pricing.microbatches + replicas - 1) / replicas;
+  const int each = microbatches_of(0, replicas, pricing.microbatches);
   return std::min(1.0, static_cast<double>(members) * each / pricing.microbatches);
 }
 
 bool nodes_are_equal(const Cluster& cluster, const std::vector<Rank>& a, const std::vector<Rank>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](Rank i, Rank j) {
-    return cluster.ranks[at(i)].speed == cluster.ranks[at(j)].speed &&
-           cluster.ranks[at(i)].memory_bytes == cluster.ranks[at(j)].memory_bytes;
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](Rank i, Rank j) { return alike(cluster.ranks[at(i)], cluster.ranks[at(j)]); });
 }
 
 }  // namespace sluice

@@ -3,27 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/cost_model.h"
 #include "core/index.h"
 
 namespace sluice {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double microbatch_s(const LayerCost& cost, Work work) {
-  if (work == Work::backward) return cost.backward_input_s + cost.backward_weight_s;
-  if (work == Work::backward_input) return cost.backward_input_s;
-  return work == Work::backward_weight ? cost.backward_weight_s : cost.forward_s;
-}
-
-double step_s(const LayerCost& cost, Work work) {
-  return work == Work::backward || work == Work::backward_weight ? cost.update_s : 0;
-}
-
-/// Share of the micro-batches m < M with m mod replicas = replica.
-double share_of(int replica, int replicas, int microbatches) {
-  return static_cast<double>((microbatches - replica + replicas - 1) / replicas) / microbatches;
-}
 
 /// One more rank: on the same node if there is but one, else on a node of its own.
 Cluster extended(const Cluster& cluster) {
@@ -39,11 +25,6 @@ Cluster extended(const Cluster& cluster) {
 
 }  // namespace
 
-std::vector<Work> works_of(Cuts cuts) {
-  if (cuts == Cuts::three) return {Work::forward, Work::backward_input, Work::backward_weight};
-  return {Work::forward, Work::backward};
-}
-
 PartialPlan::PartialPlan(const Problem& problem)
     : problem_(&problem),
       works_(works_of(problem.space.cuts)),
@@ -54,7 +35,7 @@ PartialPlan::PartialPlan(const Problem& problem)
       busy_s_(problem.cluster.ranks.size(), 0.0) {
   for (const LayerCost& cost : problem.profile.costs)
     for (const Work work : works_) {
-      left_s_ += microbatch_s(cost, work) + step_s(cost, work) / problem.pricing.microbatches;
+      left_s_ += work_time(cost, work) + (updates_weights(work) ? cost.update_s / problem.pricing.microbatches : 0);
       ++layers_left_;
     }
 }
@@ -92,11 +73,12 @@ void PartialPlan::count(const Stage& stage, int sign) {
   const int microbatches = problem_->pricing.microbatches, replicas = static_cast<int>(stage.owners.size());
   double each_s = 0, once_s = 0;
   for (const LayerId layer : stage.layers) {
-    each_s += microbatch_s(problem_->profile.costs[at(layer)], stage.work);
-    once_s += step_s(problem_->profile.costs[at(layer)], stage.work) / microbatches;
+    each_s += work_time(problem_->profile.costs[at(layer)], stage.work);
+    if (updates_weights(stage.work)) once_s += problem_->profile.costs[at(layer)].update_s / microbatches;
   }
   for (int replica = 0; replica < replicas; ++replica)
-    busy_s_[at(stage.owners[at(replica)])] += sign * (each_s * share_of(replica, replicas, microbatches) + once_s);
+    busy_s_[at(stage.owners[at(replica)])] +=
+        sign * (each_s * microbatches_of(replica, replicas, microbatches) / microbatches + once_s);
   if (stage.work == Work::recompute) return;
   left_s_ -= sign * (each_s + once_s);
   layers_left_ -= sign * static_cast<int>(stage.layers.size());

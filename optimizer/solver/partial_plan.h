@@ -7,9 +7,6 @@
 
 namespace sluice {
 
-/// The works that a search space deals one by one: forward and backward, or forward and both kinds of backward.
-[[nodiscard]] std::vector<Work> works_of(Cuts cuts);
-
 /// Stages of the first positions of a pipeline, while enumeration chooses them, and lower
 /// bounds of the price of all plans that begin like this.
 class PartialPlan {

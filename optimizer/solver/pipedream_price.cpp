@@ -82,8 +82,7 @@ Solution pipedream_candidate(const Problem& problem) {
       const PipedreamPlan plan = solve_pipedream_levels(states, levels, rules);
       if (plan.levels.empty()) continue;
       std::vector<Stage> stages = stages_from_pipedream(states, plan, levels);
-      const Loads loads = loads_of(problem.profile, problem.cluster, stages, problem.pricing);
-      const double price = bottleneck(problem.cluster, loads, problem.pricing).seconds;
+      const double price = price_of(problem, stages);
       if (price < best.price) best = {std::move(stages), price, 0, false};
     }
   return best;

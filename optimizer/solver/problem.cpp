@@ -1,5 +1,7 @@
 #include "optimizer/solver/problem.h"
 
+#include "core/cost_model.h"
+
 namespace sluice {
 
 const char* to_string(Cuts cuts) {
@@ -12,6 +14,25 @@ const char* to_string(Cuts cuts) {
       return "three";
   }
   return "unknown";
+}
+
+std::vector<Work> works_of(Cuts cuts) {
+  if (cuts == Cuts::three) return {Work::forward, Work::backward_input, Work::backward_weight};
+  return {Work::forward, Work::backward};
+}
+
+double price_of(const Problem& problem, const std::vector<Stage>& stages) {
+  const Loads loads = loads_of(problem.profile, problem.cluster, stages, problem.pricing);
+  return bottleneck(problem.cluster, loads, problem.pricing).seconds;
+}
+
+double compute_bound(const Problem& problem) {
+  double total_s = 0, speed = 0;
+  for (const LayerCost& cost : problem.profile.costs)
+    total_s +=
+        work_time(cost, Work::forward) + work_time(cost, Work::backward) + cost.update_s / problem.pricing.microbatches;
+  for (const RankSpec& rank : problem.cluster.ranks) speed += rank.speed;
+  return total_s / speed * kSafely;
 }
 
 }  // namespace sluice

@@ -38,6 +38,15 @@ struct Problem {
   SearchSpace space;
 };
 
+/// The works that are dealt out under such cuts: forward and backward, or forward and both halves of backward.
+[[nodiscard]] std::vector<Work> works_of(Cuts cuts);
+
+/// The bottleneck() of the stages by loads_of().
+[[nodiscard]] double price_of(const Problem& problem, const std::vector<Stage>& stages);
+
+/// No plan costs less: all compute and updates, spread over all ranks as their speeds allow [s per micro-batch].
+[[nodiscard]] double compute_bound(const Problem& problem);
+
 /// When a solver has to come back with what it has.
 using Deadline = std::chrono::steady_clock::time_point;
 inline constexpr Deadline kNoDeadline = Deadline::max();

@@ -136,7 +136,7 @@ double Search::allowance() const {
   const int microbatches = setting_.objective.cost().pricing().microbatches;
   double least = 1;
   for (int r = 2; r <= std::min<int>(setting_.space.most_replicas, static_cast<int>(setting_.scope.ranks.size())); ++r)
-    least = std::min(least, static_cast<double>(microbatches / r) / ((microbatches + r - 1) / r));
+    least = std::min(least, static_cast<double>(microbatches / r) / microbatches_of(0, r, microbatches));
   return least;
 }
 
@@ -175,15 +175,6 @@ SearchScope whole_cluster(const Cluster& cluster) {
 }
 
 namespace {
-
-/// All compute, spread over all ranks.
-double compute_bound(const Problem& problem) {
-  double total_s = 0, speed = 0;
-  for (const LayerCost& cost : problem.profile.costs)
-    total_s += cost.forward_s + cost.backward_input_s + cost.backward_weight_s;
-  for (const RankSpec& rank : problem.cluster.ranks) speed += rank.speed;
-  return total_s / speed * kSafely;
-}
 
 /// Spaces that lie in the problem's, small ones first: what they find limits the search of the larger ones.
 std::vector<SearchSpace> nested_spaces(const SearchSpace& space) {
@@ -233,8 +224,7 @@ class NestedSearch {
     if (known == kInfinity) return;  // two works apart may hold more than one
     scope_.below = std::min(scope_.below, known);
     std::vector<Stage> stages = stages_of(workers);
-    const Loads loads = loads_of(problem_.profile, problem_.cluster, stages, problem_.pricing);
-    const double price = bottleneck(problem_.cluster, loads, problem_.pricing).seconds;
+    const double price = price_of(problem_, stages);
     if (!best_.found() || price < best_.price) {
       best_.price = price;
       best_.stages = std::move(stages);

@@ -37,8 +37,7 @@ std::vector<std::pair<double, std::int64_t>> kind_of(const Cluster& cluster, con
 
 /// Orders of the nodes that differ; of ranks inside nodes, fastest first or last.
 std::vector<NodeOrder> node_orders(const Cluster& cluster) {
-  NodeOrder nodes(cluster.node_names.size());
-  for (Rank rank = 0; rank < std::ssize(cluster.ranks); ++rank) nodes[at(cluster.ranks[at(rank)].node)].push_back(rank);
+  NodeOrder nodes = ranks_by_node(cluster);
   std::erase_if(nodes, [](const std::vector<Rank>& node) { return node.empty(); });
   const auto by_kind = [&](const std::vector<Rank>& a, const std::vector<Rank>& b) {
     return kind_of(cluster, a) < kind_of(cluster, b);
@@ -107,7 +106,6 @@ class Placement {
   Solution run();
 
  private:
-  [[nodiscard]] double compute_bound() const;
   Solution try_uniform(const Cluster& cluster, const SearchSpace& space);
   [[nodiscard]] Deadline third_of_the_time_left() const;
   void try_ideals();
@@ -133,7 +131,7 @@ Solution Placement::run() {
   const SearchSpace &space = problem_.space, joint_space = joint(space);
   const bool more = space.cuts != Cuts::joint || space.recompute || space.ideals || space.free_backward;
   const double joint_bound = try_uniform(problem_.cluster, joint_space).lower_bound;
-  lower_bound_ = more ? compute_bound() : joint_bound;
+  lower_bound_ = more ? compute_bound(problem_) : joint_bound;
   std::vector<LayerId> layers(problem_.profile.model.layers.size());
   std::iota(layers.begin(), layers.end(), 0);
   const NodePipelines pipelines(cost_, space, layers);
@@ -144,15 +142,6 @@ Solution Placement::run() {
   if (space.ideals && !proven()) try_ideals();
   if (!proven() && !best_.empty()) consider(improve(problem_, best_, deadline_));
   return {best_.empty() ? std::vector<Stage>{} : stages_of(best_), price_, lower_bound_, timed_out_ || late()};
-}
-
-/// All compute, spread evenly over all ranks.
-double Placement::compute_bound() const {
-  double compute_s = 0, speed = 0;
-  for (const LayerCost& cost : problem_.profile.costs)
-    compute_s += cost.forward_s + cost.backward_input_s + cost.backward_weight_s;
-  for (const RankSpec& rank : inside_.ranks) speed += rank.speed;
-  return compute_s / speed / kRounding;
 }
 
 /// Tries the plan that is best where all links are alike. On the problem's own cluster its lower bound is one of
@@ -235,7 +224,7 @@ void Placement::try_groups(const NodePipelines& pipelines, const SearchSpace& sp
 }
 
 void Placement::consider(const std::vector<Worker>& workers) {
-  const double price = price_of(problem_, workers);
+  const double price = price_of(problem_, stages_of(workers));
   if (price >= price_) return;
   price_ = price;
   best_ = workers;

@@ -2,43 +2,34 @@
 
 #include <algorithm>
 
-namespace sluice {
-namespace {
+#include "core/topological_order.h"
 
-/// The works that share a cut vector.
+namespace sluice {
 std::vector<std::vector<Work>> works_cut_together(Cuts cuts) {
-  switch (cuts) {
-    case Cuts::joint:
-      return {{Work::forward, Work::backward}};
-    case Cuts::independent:
-      return {{Work::forward}, {Work::backward}};
-    case Cuts::three:
-      return {{Work::forward}, {Work::backward_input}, {Work::backward_weight}};
-  }
-  return {};
+  if (cuts == Cuts::joint) return {works_of(cuts)};
+  std::vector<std::vector<Work>> apart;
+  for (const Work work : works_of(cuts)) apart.push_back({work});
+  return apart;
 }
 
-/// The layers that read what each layer makes; of a chain, the next.
-std::vector<std::vector<int>> followers(const Model& model, bool ideals) {
-  std::vector<std::vector<int>> next(model.layers.size());
+std::vector<std::vector<LayerId>> layers_before(const Model& model, bool ideals) {
+  std::vector<std::vector<LayerId>> before(model.layers.size());
   for (LayerId layer = 0; layer < std::ssize(model.layers); ++layer) {
+    std::vector<LayerId>& own = before[at(layer)];
     if (!ideals) {
-      if (layer > 0) next[at(layer - 1)].push_back(layer);
+      if (layer > 0) own.push_back(layer - 1);
       continue;
     }
-    for (const TensorId tensor : model.needs[at(layer)].forward) {
-      const LayerId producer = model.tensors[at(tensor)].producer;
-      if (producer != kDataset && (next[at(producer)].empty() || next[at(producer)].back() != layer))
-        next[at(producer)].push_back(layer);
-    }
+    for (const TensorId tensor : model.needs[at(layer)].forward)
+      if (const LayerId producer = model.tensors[at(tensor)].producer; producer != kDataset) own.push_back(producer);
+    std::sort(own.begin(), own.end());
+    own.erase(std::unique(own.begin(), own.end()), own.end());
   }
-  return next;
+  return before;
 }
 
-}  // namespace
-
 WorkGraph work_graph(const Model& model, const SearchSpace& space) {
-  const std::vector<std::vector<int>> next = followers(model, space.ideals);
+  const std::vector<std::vector<LayerId>> next = reversed(layers_before(model, space.ideals));
   WorkGraph graph;
   for (const std::vector<Work>& works : works_cut_together(space.cuts)) {
     const int first = static_cast<int>(graph.units.size());

@@ -7,6 +7,13 @@
 
 namespace sluice {
 
+/// The works that share a cut vector.
+[[nodiscard]] std::vector<std::vector<Work>> works_cut_together(Cuts cuts);
+
+/// Layers that must not lie in a later worker than each layer: those that it reads from, ascending; without
+/// ideals the one in front of it.
+[[nodiscard]] std::vector<std::vector<LayerId>> layers_before(const Model& model, bool ideals);
+
 /// Works that one worker does together.
 struct Unit {
   std::vector<LayerWork> works;

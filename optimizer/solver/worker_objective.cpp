@@ -3,11 +3,7 @@
 #include <algorithm>
 
 namespace sluice {
-namespace {
-
-int rounded_up(int numerator, int denominator) { return (numerator + denominator - 1) / denominator; }
-
-}  // namespace
+namespace {}  // namespace
 
 int WorkerObjective::least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                     double limit) const {
@@ -103,13 +99,14 @@ int BottleneckPrice::replicas_to_exchange(const Crossing& before, const Crossing
 
 /// The least number of replicas of which the busiest has fewer micro-batches; most + 1 if there is none.
 int BottleneckPrice::next_share(int replicas, int most) const {
-  const int busiest = rounded_up(cost_->pricing().microbatches, replicas);
-  return busiest == 1 ? most + 1 : std::max(replicas + 1, rounded_up(cost_->pricing().microbatches, busiest - 1));
+  const int microbatches = cost_->pricing().microbatches, busiest = microbatches_of(0, replicas, microbatches);
+  // As many replicas as hold one micro-batch less each.
+  return busiest == 1 ? most + 1 : std::max(replicas + 1, microbatches_of(0, busiest - 1, microbatches));
 }
 
 double BottleneckPrice::capacity_s(int replicas, double limit) const {
   const int microbatches = cost_->pricing().microbatches;
-  return limit * microbatches / rounded_up(microbatches, replicas);
+  return limit * microbatches / microbatches_of(0, replicas, microbatches);
 }
 
 }  // namespace sluice

@@ -5,19 +5,12 @@
 #include <set>
 
 #include "optimizer/solver/ilp/loads.h"
+#include "optimizer/solver/work_graph.h"
 
 namespace sluice {
 namespace {
 
 bool is_one(double value) { return value > 0.5; }
-
-std::vector<std::vector<Rank>> ranks_by_node(const Cluster& cluster) {
-  std::vector<std::vector<Rank>> nodes(cluster.node_names.size());
-  for (Rank rank = 0; rank < std::ssize(cluster.ranks); ++rank) nodes[at(cluster.ranks[at(rank)].node)].push_back(rank);
-  return nodes;
-}
-
-bool alike(const RankSpec& a, const RankSpec& b) { return a.speed == b.speed && a.memory_bytes == b.memory_bytes; }
 
 }  // namespace
 
@@ -68,16 +61,11 @@ void WorkColumns::add_deal(std::size_t cut, std::size_t seating) {
 
 /// Pairs of layers of which the first stands at no later position.
 std::vector<std::pair<LayerId, LayerId>> WorkColumns::order() const {
-  std::set<std::pair<LayerId, LayerId>> pairs;
-  const Model& model = problem_.profile.model;
-  for (LayerId layer = 0; layer < layers(); ++layer) {
-    if (!problem_.space.ideals && layer > 0) pairs.emplace(layer - 1, layer);
-    if (!problem_.space.ideals) continue;
-    for (const TensorId tensor : model.needs[at(layer)].forward)
-      if (const LayerId producer = model.tensors[at(tensor)].producer; producer != kDataset)
-        pairs.emplace(producer, layer);
-  }
-  return {pairs.begin(), pairs.end()};
+  std::vector<std::pair<LayerId, LayerId>> pairs;
+  const auto before = layers_before(problem_.profile.model, problem_.space.ideals);
+  for (LayerId layer = 0; layer < layers(); ++layer)
+    for (const LayerId first : before[at(layer)]) pairs.emplace_back(first, layer);
+  return pairs;
 }
 
 void WorkColumns::cut_layers() {
@@ -286,8 +274,7 @@ std::vector<Stage> WorkColumns::stages(const std::vector<double>& values) const 
         layers_of[{work, k, rank}].push_back(layer);
       }
   };
-  std::vector<Work> works{Work::forward, Work::backward};
-  if (three()) works = {Work::forward, Work::backward_input, Work::backward_weight};
+  const std::vector<Work> works = works_of(problem_.space.cuts);
   for (LayerId layer = 0; layer < layers(); ++layer) {
     for (const Work work : works) add(work, layer, deals_[deal_of(work)].cut, place(work, layer));
     add(Work::recompute, layer, deals_[deal_of(Work::backward_input)].cut, recompute(layer));

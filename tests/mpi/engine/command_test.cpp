@@ -27,6 +27,7 @@
 #include "runtime/nn/model_builder.h"
 #include "runtime/nn/models.h"
 #include "tests/mpi/engine/training_reference.h"
+#include "tests/unit/schedule/partition.h"
 
 namespace sluice {
 namespace {

@@ -20,6 +20,7 @@
 #include "runtime/engine/support.h"
 #include "runtime/nn/models.h"
 #include "tests/mpi/engine/training_reference.h"
+#include "tests/unit/schedule/partition.h"
 
 namespace sluice {
 namespace {

@@ -26,6 +26,7 @@
 #include "runtime/engine/sample_order.h"
 #include "runtime/engine/support.h"
 #include "tests/mpi/engine/training_reference.h"
+#include "tests/unit/schedule/partition.h"
 
 namespace sluice {
 namespace {

@@ -15,12 +15,6 @@ namespace {
 using testing::OwnedProblem;
 using testing::RandomProblem;
 
-double price_of(const Problem& problem, const std::vector<Stage>& stages) {
-  return bottleneck(problem.cluster, loads_of(problem.profile, problem.cluster, stages, problem.pricing),
-                    problem.pricing)
-      .seconds;
-}
-
 /// CBC counts in floating point.
 constexpr double kTolerance = 2e-6;
 

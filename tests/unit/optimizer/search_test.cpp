@@ -11,12 +11,6 @@ using testing::OwnedProblem;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double price_of(const Problem& problem, const std::vector<Stage>& stages) {
-  return bottleneck(problem.cluster, loads_of(problem.profile, problem.cluster, stages, problem.pricing),
-                    problem.pricing)
-      .seconds;
-}
-
 bool ranks_differ(const Cluster& cluster) {
   for (const RankSpec& rank : cluster.ranks)
     if (rank.speed != cluster.ranks[0].speed || rank.memory_bytes != cluster.ranks[0].memory_bytes) return true;

@@ -16,12 +16,6 @@ namespace {
 
 using testing::OwnedProblem;
 
-double price_of(const Problem& problem, const std::vector<Stage>& stages) {
-  return bottleneck(problem.cluster, loads_of(problem.profile, problem.cluster, stages, problem.pricing),
-                    problem.pricing)
-      .seconds;
-}
-
 /// As brute force lists owners. In another order replicas may keep more micro-batches inside nodes.
 std::vector<Stage> with_sorted_owners(std::vector<Stage> stages) {
   for (Stage& stage : stages) std::sort(stage.owners.begin(), stage.owners.end());

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "optimizer/schedule/build_plan.h"
+#include "tests/unit/schedule/partition.h"
 
 namespace sluice::examples {
 

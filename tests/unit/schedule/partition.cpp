@@ -1,4 +1,4 @@
-#include "optimizer/schedule/partition.h"
+#include "tests/unit/schedule/partition.h"
 
 #include <algorithm>
 #include <numeric>
