@@ -34,10 +34,10 @@ class Collector {
   Collector(const Problem& problem, Deadline deadline) : problem_(problem), deadline_(deadline) {}
 
   std::vector<std::vector<Stage>> run(bool for_the_step) {
-    add_spaces(problem_.cluster, problem_.pricing);
+    add_narrower_spaces(problem_.cluster);
     add(pipedream_candidate(problem_));
     if (memory_is_limited(problem_.cluster)) {
-      add_spaces(with_unlimited_memory(problem_.cluster), problem_.pricing);
+      add_narrower_spaces(with_unlimited_memory(problem_.cluster));
       add(least_full(problem_, deadline_));
     }
     if (!for_the_step) return std::move(found_);
@@ -50,13 +50,23 @@ class Collector {
 
  private:
   void add_spaces(const Cluster& cluster, const Pricing& pricing) {
+    add_space(cluster, pricing, problem_.space);
+    add_narrower_spaces(cluster, pricing);
+  }
+
+  void add_narrower_spaces(const Cluster& cluster) { add_narrower_spaces(cluster, problem_.pricing); }
+  void add_narrower_spaces(const Cluster& cluster, const Pricing& pricing) {
     for (const Cuts cuts : narrower(problem_.space.cuts))
       for (const int replicas : narrower_replicas(problem_.space.most_replicas)) {
         SearchSpace space = problem_.space;
         space.cuts = cuts;
         space.most_replicas = replicas;
-        add(solve({problem_.profile, cluster, pricing, space}, Method::dp, deadline_).solution);
+        if (cuts != problem_.space.cuts || replicas != problem_.space.most_replicas) add_space(cluster, pricing, space);
       }
+  }
+
+  void add_space(const Cluster& cluster, const Pricing& pricing, const SearchSpace& space) {
+    add(solve({problem_.profile, cluster, pricing, space}, Method::dp, deadline_).solution);
   }
 
   void add(const Solution& solution) {

@@ -56,7 +56,7 @@ class Planner {
     });
     plan.runners_up = std::move(others_);
     plan.method = request_.fixed_stages ? "fixed" : to_string(solved_.method);
-    plan.lower_bound_s = lower_bound_s();
+    plan.lower_bound_s = bound_s_;
     plan.status = status();
     explain(plan);
     const double cost_s = is_foreign() ? solved_.solution.price : plan.figures.bottleneck_s;
@@ -108,7 +108,8 @@ class Planner {
   }
 
   void search() {
-    // The others first: a proof may take all the time that is left, and they must be among the candidates.
+    // The others first: a proof may take all the time that is left, and they must be among the candidates. What the
+    // whole space holds, with memory limits and without, is searched here alone.
     for (const std::vector<Stage>& stages : other_candidates(problem_, !by_bottleneck(request_), halfway()))
       judge(stages);
     solved_ = solve(problem_, request_.method, request_.deadline);
@@ -127,10 +128,9 @@ class Planner {
     if (solution.found()) judge(solution.stages);
   }
 
-  [[nodiscard]] double lower_bound_s() const { return is_foreign() ? solved_.solution.lower_bound : bound_s_; }
-
   void search_as_others_do() {
     solved_ = {solve_foreign(problem_, request_.cost, request_.deadline), Method::dp};
+    bound_s_ = solved_.solution.lower_bound;
     if (!solved_.solution.found())
       throw infeasible(text("under the cost of ", to_string(request_.cost),
                             " no plan fits the cluster: use more ranks or more memory"));
@@ -242,7 +242,7 @@ class Planner {
   const PlannerRequest& request_;
   Problem problem_;
   Solved solved_;
-  double bound_s_ = 0;  ///< no plan has a smaller bottleneck, whatever fits
+  double bound_s_ = 0;  ///< no plan has a smaller bottleneck (foreign: cost), whatever fits
   std::vector<std::vector<Stage>> judged_;
   std::optional<Plan> best_;
   std::vector<PlanFigures> others_;
