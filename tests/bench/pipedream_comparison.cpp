@@ -7,9 +7,9 @@
 #include <string>
 
 #include "optimizer/import/pipedream.h"
+#include "optimizer/planner/solve.h"
 #include "optimizer/solver/pipedream_levels.h"
 #include "optimizer/solver/pipedream_price.h"
-#include "optimizer/solver/search.h"
 
 namespace sluice {
 namespace {
@@ -44,7 +44,7 @@ std::string milliseconds(const Found& found) {
 Found least(const Case& c, const SearchSpace& space) {
   const Deadline deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const Problem problem = c.problem(space);
-  const Solution solution = search(problem, deadline);
+  const Solution solution = solve(problem, Method::dp, deadline).solution;
   return {solution.price, is_optimal(solution)};
 }
 
