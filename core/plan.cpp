@@ -60,7 +60,7 @@ void validate_transfers(const Plan& plan) {
 
 void validate_instruction(const Plan& plan, const Instruction& instruction, const std::string& place) {
   const bool names_stage = is_compute(instruction.op) || instruction.op == Op::optimizer_step;
-  const bool names_transfer = instruction.op >= Op::multicast_start && instruction.op <= Op::all_to_all_wait;
+  const bool names_transfer = instruction.op >= Op::multicast_start && instruction.op <= Op::all_reduce_wait;
   bool has_microbatch =
       is_compute(instruction.op) || instruction.op == Op::load_input || instruction.op == Op::load_labels;
   if (names_stage) check_index(place + ": stage", instruction.stage, plan.stages.size());
@@ -136,16 +136,8 @@ const char* to_string(Op op) {
       return "all_reduce_start";
     case Op::all_reduce_wait:
       return "all_reduce_wait";
-    case Op::all_to_all_start:
-      return "all_to_all_start";
-    case Op::all_to_all_wait:
-      return "all_to_all_wait";
-    case Op::gather_norms:
-      return "gather_norms";
     case Op::optimizer_step:
       return "optimizer_step";
-    case Op::switch_version:
-      return "switch_version";
   }
   return "unknown";
 }
@@ -207,6 +199,7 @@ std::uint64_t digest(const Plan& plan) {
     add(kNone);
     for (const Rank rank : stage.owners) add(rank);
     add(kNone);
+    add(stage.fetches_weights ? 1 : 0);
   }
   for (const Group& group : plan.groups) {
     add(group.root);
@@ -230,6 +223,7 @@ std::uint64_t digest(const Plan& plan) {
         add(instruction.stage);
         add(instruction.transfer);
         add(instruction.microbatch);
+        add(instruction.version);
       }
       add(kNone);
     }
@@ -282,18 +276,12 @@ std::string cell(const Plan& plan, const Instruction& instruction) {
       return stage_cell("R");
     case Op::multicast_start:
     case Op::all_reduce_start:
-    case Op::all_to_all_start:
       return transfer_cell("+");
     case Op::multicast_wait:
     case Op::all_reduce_wait:
-    case Op::all_to_all_wait:
       return transfer_cell("-");
-    case Op::gather_norms:
-      return "N";
     case Op::optimizer_step:
       return stage_cell("U");
-    case Op::switch_version:
-      return "V";
   }
   return "?";
 }

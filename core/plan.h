@@ -31,6 +31,10 @@ struct Stage {
   int index = 0;                ///< position in the pipeline; the 2 of a printed cell 2F0
   std::vector<LayerId> layers;  ///< ascending
   std::vector<Rank> owners;     ///< replica i runs micro-batches m with m mod owners.size() = i
+  /// Forward: owners that do not update the layers hold their weights only while the stage runs: they fetch them in
+  /// every program before its first micro-batch and drop them after its last (cooperative). Otherwise such owners
+  /// keep a copy, renewed at the end of a step.
+  bool fetches_weights = false;
   bool operator==(const Stage&) const = default;
 };
 
@@ -82,11 +86,7 @@ enum class Op : std::uint8_t {
   multicast_wait,
   all_reduce_start,
   all_reduce_wait,
-  all_to_all_start,
-  all_to_all_wait,
-  gather_norms,
   optimizer_step,
-  switch_version,
 };
 [[nodiscard]] const char* to_string(Op op);
 [[nodiscard]] bool is_compute(Op op);  ///< forward, the backwards and recompute
@@ -95,16 +95,23 @@ enum class Op : std::uint8_t {
 /// One thing a rank does. Compute and optimizer_step name a stage,
 /// communication names a transfer; all but optimizer steps and the transfers of weights and their gradients
 /// name a micro-batch.
+///
+/// Asynchronous programs (fill, steady, drain) overlap in time: micro-batches and versions are relative to the
+/// program's base, which is n M micro-batches and n times the versions made by one steady program in its n-th run since
+/// the pipeline was filled; fill has base 0, drain the base of the steady program that would have been next. Weights of
+/// a version below that of the fill are the fill's. There optimizer steps and transfers of weights name the last
+/// micro-batch whose gradient the update takes.
 struct Instruction {
   Op op = Op::forward;
   int stage = kNone;       ///< index into Plan::stages
   int transfer = kNone;    ///< index into Plan::transfers
-  int microbatch = kNone;  ///< 0..M-1, kNone where there is none
+  int microbatch = kNone;  ///< 0..M-1, kNone where there is none; asynchronous: 0..M-1 + what is in flight
+  int version = 0;  ///< of weights: that computes use, an optimizer step makes, a transfer carries; synchronous: 0
   bool operator==(const Instruction&) const = default;
 };
 
-/// What every rank does in one step, in order. Synchronous plans have "step"
-/// and "evaluate".
+/// What every rank does, in order. Synchronous plans have "step" and "evaluate"; asynchronous ones "fill",
+/// "steady" (M micro-batches; any number of times), "drain" and "evaluate".
 struct Program {
   std::string name;
   std::vector<std::vector<Instruction>> ranks;

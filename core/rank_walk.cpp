@@ -56,9 +56,8 @@ class RankWalk {
         return wait(instruction);
       case Op::optimizer_step:
         return update(instruction.stage);
-      default:
-        return text("instruction ", to_string(instruction.op), " is not supported");
     }
+    return {};
   }
 
   Reason compute(const Instruction& instruction) {

@@ -46,12 +46,13 @@ class StageCheck {
 
   Reason owners() const {
     std::set<std::pair<Work, int>> indices;
-    std::set<std::pair<Work, Rank>> owned;
     for (const Stage& stage : plan_.stages) {
       if (!indices.emplace(stage.work, stage.index).second) return text("there are two stages ", name(stage));
+      std::set<Rank> owned;
       for (const Rank rank : stage.owners)
-        if (!owned.emplace(stage.work, rank).second)
-          return text("rank ", rank, " has ", name(stage), " besides another one, or twice");
+        if (!owned.insert(rank).second) return text("rank ", rank, " owns ", name(stage), " twice");
+      if (stage.fetches_weights && stage.work != Work::forward)
+        return text(name(stage), " fetches weights, which forward stages alone do");
     }
     return {};
   }

@@ -9,7 +9,7 @@ namespace sluice {
 /// What is wrong with a plan's stages, in one sentence; empty if nothing is. Checked are:
 /// - every layer is in one forward stage, and in one backward stage or, throughout the plan, in one
 ///   backward_input and one backward_weight stage (which the profile must tell apart);
-/// - no two stages share work and index, no rank has two stages of one work, owners differ;
+/// - no two stages share work and index, the owners of a stage differ, forward stages alone fetch weights;
 /// - by ascending index forward stages follow the DAG, backward(-input) stages run against it;
 /// - a recompute stage has the owners of the backward(-input) stage with its index.
 /// @param plan  profile and stages, indices and ranges checked

@@ -33,8 +33,7 @@ struct Defect {
 /// weights that a step starts with serve all of its forwards and backwards; at its end every rank that runs a layer has
 /// the updated ones. "evaluate" runs forwards only. The first error found is returned.
 ///
-/// This version knows programs "step" and "evaluate"; all_to_all, gather_norms and
-/// switch_version are refused.
+/// This version knows programs "step" and "evaluate".
 /// @param plan  must have passed validate()
 [[nodiscard]] std::optional<Defect> verify(const Plan& plan);
 

@@ -24,7 +24,6 @@ char symbol(const Instruction& instruction) {
       return 'U';
     case Op::multicast_wait:
     case Op::all_reduce_wait:
-    case Op::all_to_all_wait:
       return '.';
     default:
       return '=';

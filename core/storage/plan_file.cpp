@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-/// One of op, three of int32.
-constexpr std::int64_t kInstructionBytes = 13;
+/// One of op, four of int32.
+constexpr std::int64_t kInstructionBytes = 17;
 
 template <typename Table>
 void stage_columns(Table table) {
@@ -19,6 +19,8 @@ void stage_columns(Table table) {
   table.number("index", &Stage::index, {"1", "position in the pipeline"});
   table.list("layers", &Stage::layers, {"1", "rows of the model's layers, ascending"});
   table.list("owners", &Stage::owners, {"1", "ranks; replica i runs micro-batches m with m mod replicas = i"});
+  table.number("fetches_weights", &Stage::fetches_weights,
+               {"1", "1: owners that do not update the layers fetch their weights in every program"});
 }
 
 template <typename Table>
@@ -40,10 +42,12 @@ void transfer_columns(Table table) {
 
 template <typename Table>
 void instruction_columns(Table table) {
-  table.choice("op", &Instruction::op, Op::switch_version, "what the rank does");
+  table.choice("op", &Instruction::op, Op::optimizer_step, "what the rank does");
   table.number("stage", &Instruction::stage, {"1", "row of stages, or -1"});
   table.number("transfer", &Instruction::transfer, {"1", "row of transfers, or -1"});
-  table.number("microbatch", &Instruction::microbatch, {"1", "0 to M-1, or -1"});
+  table.number("microbatch", &Instruction::microbatch, {"1", "0 to M-1, or -1; asynchronous: from the program's base"});
+  table.number("version", &Instruction::version,
+               {"1", "of the weights; asynchronous: from the program's base, else 0"});
 }
 
 /// One list of instructions: rows first_instruction up to the next list's.

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/index.h"
+#include "core/schedule.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -59,8 +60,7 @@ Figure generate(const Plan& plan, const std::vector<Position>& positions) {
 }  // namespace
 
 Figure generate_step(const Plan& plan) {
-  if (plan.schedule != "sequential" && plan.schedule != "gpipe" && plan.schedule != "1f1b")
-    throw bad_input(text("unknown schedule '", plan.schedule, "', expected sequential, gpipe or 1f1b"));
+  (void)schedule_named(plan.schedule);
   const std::vector<Position> positions = step_positions(plan);
   if (plan.schedule == "sequential" && positions.size() > 1)
     throw infeasible(text("schedule sequential runs on one worker, but the cuts make ", positions.size(),

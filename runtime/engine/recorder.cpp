@@ -21,7 +21,6 @@ std::int64_t& total_of(RankStep& totals, Op op) {
       return totals.update_ns;
     case Op::multicast_wait:
     case Op::all_reduce_wait:
-    case Op::all_to_all_wait:
       return totals.wait_ns;
     default:
       return is_compute(op) ? totals.compute_ns : totals.communication_ns;

@@ -87,7 +87,7 @@ inline Plan sample_plan() {
                  {Work::backward, 1, {2}, {1}},
                  {Work::backward_input, 0, {0, 1}, {0, 1}},
                  {Work::backward_weight, 0, {0, 1}, {0}},
-                 {Work::recompute, 1, {1}, {1}}};
+                 {Work::recompute, 1, {1}, {1}, true}};
   plan.groups = {{0, {0, 1}, MulticastAlgorithm::flat}, {1, {0, 1}, MulticastAlgorithm::hierarchical}};
   plan.transfers = {{Payload::activation, 2, kNone, kNone, 0, 27648},
                     {Payload::gradient, 3, 2, kNone, 1, 55296},
@@ -98,7 +98,7 @@ inline Plan sample_plan() {
                       {Op::forward, 0, kNone, 0},
                       {Op::multicast_start, kNone, 0, 0},
                       {Op::multicast_wait, kNone, 0, 0}},
-                     {{Op::optimizer_step, 4, kNone, kNone}, {Op::switch_version, kNone, kNone, kNone}}}},
+                     {{Op::optimizer_step, 4, kNone, kNone}, {Op::all_reduce_start, kNone, 3, kNone, 2}}}},
                    {"evaluate", {{}, {{Op::load_labels, kNone, kNone, 1}}}}};
   plan.method = "dp";
   plan.status = "optimal";
