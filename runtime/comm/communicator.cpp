@@ -33,6 +33,12 @@ CommunicatorSettings CommunicatorSettings::from_environment() {
 
 bool Operation::done() const { return !multicast_ || multicast_->done(); }
 
+class MaxInFlight {
+ public:
+  std::vector<double> values;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
 struct Communicator::Impl {
   Impl(MPI_Comm owned, NodeMap node_map, const CommunicatorSettings& chosen)
       : comm(owned),
@@ -72,7 +78,7 @@ struct Communicator::Impl {
     }
   }
 
-  void finish(MPI_Request request, const char* call) {
+  void finish(MPI_Request& request, const char* call) {
     const auto done = [&] {
       int flag = 0;
       check_mpi(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), call);
@@ -155,11 +161,22 @@ void Communicator::barrier() {
 }
 
 void Communicator::all_max(std::span<double> values) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size()), MPI_DOUBLE, MPI_MAX,
-                           impl_->comm.get(), &request),
+  const std::vector<double> largest = finish_max(start_max({values.begin(), values.end()}));
+  std::copy(largest.begin(), largest.end(), values.begin());
+}
+
+Maxima Communicator::start_max(std::vector<double> values) {
+  auto state = std::make_shared<MaxInFlight>();
+  state->values = std::move(values);
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, state->values.data(), mpi_count(state->values.size()), MPI_DOUBLE, MPI_MAX,
+                           impl_->comm.get(), &state->request),
             "MPI_Iallreduce");
-  impl_->finish(request, "MPI_Iallreduce");
+  return Maxima(std::move(state));
+}
+
+std::vector<double> Communicator::finish_max(Maxima maxima) {
+  impl_->finish(maxima.state_->request, "MPI_Iallreduce");
+  return std::move(maxima.state_->values);
 }
 
 std::string Communicator::broadcast(const std::string& text, Rank root) {

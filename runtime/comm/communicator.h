@@ -44,6 +44,21 @@ class Operation {
   std::shared_ptr<Multicast> multicast_;
 };
 
+class MaxInFlight;
+
+/// The largest values over all ranks, under way. Move-only. Take them with Communicator::finish_max, on all ranks or,
+/// after a fault, on none.
+class Maxima {
+ public:
+  Maxima(Maxima&&) noexcept = default;
+  Maxima& operator=(Maxima&&) noexcept = default;
+
+ private:
+  friend class Communicator;
+  explicit Maxima(std::shared_ptr<MaxInFlight> state) : state_(std::move(state)) {}
+  std::shared_ptr<MaxInFlight> state_;
+};
+
 /// Ranks that talk to each other; MPI is called nowhere else. Non-blocking:
 /// nothing moves but inside progress(), which every wait calls in a loop that
 /// polls, then yields, then naps (more ranks than cores stay fast).
@@ -107,6 +122,10 @@ class Communicator {
   void barrier();
   /// Largest value of each element over all ranks, at all ranks.
   void all_max(std::span<double> values);
+  /// The same in two halves, the first of which never blocks: nobody waits for the slowest rank before it needs the
+  /// result. Counts as a collective where it is started.
+  [[nodiscard]] Maxima start_max(std::vector<double> values);
+  [[nodiscard]] std::vector<double> finish_max(Maxima maxima);
   /// Rank `root`'s text at all ranks (any length; the others' `text` is ignored).
   [[nodiscard]] std::string broadcast(const std::string& text, Rank root = 0);
   /// Every rank's values, rank after rank, at all ranks; equal counts.

@@ -42,15 +42,12 @@ std::vector<float> initial_values(const Layer& layer, const Parameter& parameter
   return values;
 }
 
-LayerRuntime::LayerRuntime(Device& device, const Layer& layer, std::int64_t microbatch, bool updates)
-    : device_(device),
-      layer_(layer),
-      offsets_(parameter_offsets(layer)),
-      kernel_(device.create_kernel(layer, microbatch)) {
+LayerRuntime::LayerRuntime(Device& device, const Layer& layer, std::int64_t microbatch, bool updates, int versions)
+    : device_(device), layer_(layer), offsets_(parameter_offsets(layer)) {
   const std::int64_t bytes = parameter_bytes(layer);
-  if (bytes == 0) return;
-  masters_ = device.allocate(bytes);
-  if (!updates) return;
+  for (int i = 0; i < (bytes > 0 ? versions : 1); ++i)
+    ring_.push_back({bytes > 0 ? device.allocate(bytes) : Buffer{}, device.create_kernel(layer, microbatch)});
+  if (bytes == 0 || !updates) return;
   gradients_ = device.allocate(bytes);
   momentum_ = device.allocate(bytes);
   const std::vector<float> zeros(static_cast<std::size_t>(offsets_.back()));
@@ -73,31 +70,40 @@ void LayerRuntime::load(Stream& stream, std::span<const float> values) {
     throw bad_input(text("layer ", layer_.name, " has ", offsets_.back(), " parameters, but ", values.size(),
                          " values were given"));
   if (values.empty()) return;
-  device_.copy(stream, masters(), values.data(), masters_bytes());
-  pack(stream);
+  device_.copy(stream, masters(newest_), values.data(), masters_bytes());
+  pack(stream, newest_);
   stream.record().wait();
 }
 
 std::vector<float> LayerRuntime::save(Stream& stream) const {
   std::vector<float> values(static_cast<std::size_t>(offsets_.back()));
-  device_.copy(stream, values.data(), masters(), masters_bytes());
+  device_.copy(stream, values.data(), masters(newest_), masters_bytes());
   stream.record().wait();
   return values;
 }
 
-void LayerRuntime::pack(Stream& stream) {
-  if (masters()) kernel_->pack(stream, split(static_cast<const float*>(masters()), offsets_));
+void LayerRuntime::restart_versions() {
+  first_ += newest_;
+  newest_ = 0;
+}
+
+void LayerRuntime::pack(Stream& stream, std::int64_t version) {
+  if (!masters()) return;
+  weights(version).kernel->pack(stream, split(static_cast<const float*>(masters(version)), offsets_));
+  newest_ = version;
 }
 
 void LayerRuntime::backward_weight(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context,
                                    bool first) {
-  if (masters()) kernel_->backward_weight(stream, memory, context, split(gradients(), offsets_), first);
+  if (masters()) weights().kernel->backward_weight(stream, memory, context, split(gradients(), offsets_), first);
 }
 
-void LayerRuntime::update(Stream& stream, const SgdSettings& settings) {
+void LayerRuntime::update(Stream& stream, const SgdSettings& settings, std::int64_t version) {
   if (!masters()) return;
-  device_.sgd_update(stream, masters(), momentum(), gradients(), offsets_.back(), settings);
-  pack(stream);
+  if (float* previous = masters(version - 1); previous != masters(version))
+    device_.copy(stream, masters(version), previous, masters_bytes());
+  device_.sgd_update(stream, masters(version), momentum(), gradients(), offsets_.back(), settings);
+  pack(stream, version);
 }
 
 }  // namespace sluice

@@ -19,53 +19,75 @@ namespace sluice {
 
 /// What a rank holds of one layer: its kernels, its master weights and, where it
 /// updates them, gradients and momentum. Calls enqueue on a stream and return.
+///
+/// Asynchronous schedules need several versions of the weights at a time: a ring of masters and packed copies, in
+/// which version v takes the place of version v - versions(). There is one set of gradients and one momentum.
 class LayerRuntime {
  public:
   /// Masters hold no values until init, load or a receive followed by pack.
-  /// @param updates  this rank owns backward-weight and the update: gradients and momentum are allocated
+  /// @param updates   this rank owns backward-weight and the update: gradients and momentum are allocated
+  /// @param versions  that are held at a time, at least 1
   /// @throws Error (bad input) if the device has no kernel for the layer
-  LayerRuntime(Device& device, const Layer& layer, std::int64_t microbatch, bool updates);
+  LayerRuntime(Device& device, const Layer& layer, std::int64_t microbatch, bool updates, int versions = 1);
 
   [[nodiscard]] const Layer& layer() const { return layer_; }
-  [[nodiscard]] std::int64_t workspace_bytes() const { return kernel_->workspace_bytes(); }
-  [[nodiscard]] std::int64_t packed_bytes() const { return kernel_->packed_bytes(); }
+  [[nodiscard]] int versions() const { return static_cast<int>(ring_.size()); }
+  [[nodiscard]] std::int64_t workspace_bytes() const { return weights().kernel->workspace_bytes(); }
+  [[nodiscard]] std::int64_t packed_bytes() const { return weights().kernel->packed_bytes(); }  ///< of one version
 
   /// All parameters, one behind the other in the order of Layer::parameters,
   /// float32, in device memory: one message carries them. Null and 0 for a layer without any.
-  [[nodiscard]] float* masters() const { return static_cast<float*>(masters_.data()); }
-  [[nodiscard]] std::int64_t masters_bytes() const { return masters_.bytes(); }
+  [[nodiscard]] float* masters(std::int64_t version = 0) const {
+    return static_cast<float*>(weights(version).masters.data());
+  }
+  [[nodiscard]] std::int64_t masters_bytes() const { return weights().masters.bytes(); }
   /// Laid out like the masters; null unless `updates`.
   [[nodiscard]] float* gradients() const { return static_cast<float*>(gradients_.data()); }
   [[nodiscard]] float* momentum() const { return static_cast<float*>(momentum_.data()); }
 
+  /// Versions count anew: what is the newest now is 0 from here on.
+  void restart_versions();
+
   // These three wait for the stream; values are in host memory, laid out like the masters. Momentum
-  // starts at zero and none of them touches it.
+  // starts at zero and none of them touches it. They set, or return, the newest version.
   void init(Stream& stream, std::uint64_t seed);  ///< initial_values of every parameter, then pack
   /// Replaces the masters and packs. @throws Error (bad input) if the count is wrong.
   void load(Stream& stream, std::span<const float> values);
   [[nodiscard]] std::vector<float> save(Stream& stream) const;
 
-  /// Hands the masters to the kernels. init, load and update do it themselves;
+  /// Hands the masters of `version`, now the newest, to the kernels. init, load and update do it themselves;
   /// a receive into masters() must be followed by it.
-  void pack(Stream& stream);
+  void pack(Stream& stream, std::int64_t version = 0);
 
-  void forward(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context) {
-    kernel_->forward(stream, memory, context);
+  void forward(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context, std::int64_t version = 0) {
+    weights(version).kernel->forward(stream, memory, context);
   }
-  void backward_input(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context) {
-    kernel_->backward_input(stream, memory, context);
+  void backward_input(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context,
+                      std::int64_t version = 0) {
+    weights(version).kernel->backward_input(stream, memory, context);
   }
-  /// Adds the micro-batch's gradient; `first` of a step overwrites. Only with `updates`.
+  /// Adds the micro-batch's gradient; `first` of an update overwrites. Only with `updates`.
   void backward_weight(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context, bool first);
-  /// One step of SGD on the masters with the gradients at hand, then pack. Only with `updates`.
-  void update(Stream& stream, const SgdSettings& settings);
+  /// One step of SGD with the gradients at hand makes `version` from the one before it, in its place if one
+  /// version is all that is held; then pack. Only with `updates`.
+  void update(Stream& stream, const SgdSettings& settings, std::int64_t version = 0);
 
  private:
+  struct Weights {
+    Buffer masters;
+    std::unique_ptr<LayerKernel> kernel;  ///< with the packed copy
+  };
+  [[nodiscard]] const Weights& weights(std::int64_t version = 0) const {
+    return ring_[static_cast<std::size_t>((first_ + version) % std::ssize(ring_))];
+  }
+
   Device& device_;
   Layer layer_;
   std::vector<std::int64_t> offsets_;  ///< of each parameter in the buffers [elements], and the end
-  std::unique_ptr<LayerKernel> kernel_;
-  Buffer masters_, gradients_, momentum_;
+  std::vector<Weights> ring_;
+  std::int64_t first_ = 0;   ///< place of version 0 in the ring
+  std::int64_t newest_ = 0;  ///< version
+  Buffer gradients_, momentum_;
 };
 
 }  // namespace sluice

@@ -153,6 +153,46 @@ TEST(LayerRuntime, masters_hold_weight_then_bias_in_one_piece) {
   EXPECT_EQ(output, (std::vector<float>{0 + 12, 4 + 13, 8 + 14, 3 + 12, 7 + 13, 11 + 14}));
 }
 
+TEST(LayerRuntime, keeps_older_versions_beside_the_newest_in_a_ring) {
+  const auto device = create_host_device();
+  const auto stream = device->create_stream();
+  const SgdSettings sgd{.learning_rate = 0.5F, .momentum = 0.5F, .weight_decay = 0.1F};
+  std::mt19937 random(kSeed);
+  const std::vector<float> input = random_array(8, random), output_gradient = random_array(6, random);
+  LayerRuntime in_place(*device, make_linear({4}, 3), 2, true), ring(*device, make_linear({4}, 3), 2, true, 2);
+  const Buffer workspace = device->allocate(in_place.workspace_bytes());
+  const auto output = [&](LayerRuntime& layer, std::int64_t version) {
+    std::vector<float> values(6);
+    layer.forward(*stream, {.input = input.data(), .output = values.data(), .workspace = workspace.data()}, {},
+                  version);
+    return values;
+  };
+  for (LayerRuntime* layer : {&in_place, &ring}) {
+    layer->init(*stream, 1);
+    layer->backward_weight(
+        *stream, {.input = input.data(), .output_gradient = output_gradient.data(), .workspace = workspace.data()}, {},
+        true);
+  }
+  // What one version in its place held after 0, 1, 2 ... updates.
+  std::vector<std::vector<float>> expected{output(in_place, 0)};
+  for (std::int64_t version = 1; version <= 3; ++version) {
+    in_place.update(*stream, sgd);
+    ring.update(*stream, sgd, version);
+    expected.push_back(output(in_place, 0));
+    EXPECT_NE(expected[static_cast<std::size_t>(version)], expected[static_cast<std::size_t>(version - 1)]);
+    EXPECT_EQ(output(ring, version), expected[static_cast<std::size_t>(version)]);
+    EXPECT_EQ(output(ring, version - 1), expected[static_cast<std::size_t>(version - 1)]);
+    EXPECT_EQ(ring.save(*stream), in_place.save(*stream));
+  }
+  ring.restart_versions();
+  EXPECT_EQ(output(ring, 0), expected[3]);
+  EXPECT_EQ(ring.save(*stream), in_place.save(*stream));
+  in_place.update(*stream, sgd);
+  ring.update(*stream, sgd, 1);
+  EXPECT_EQ(output(ring, 0), expected[3]);
+  EXPECT_EQ(output(ring, 1), output(in_place, 0));
+}
+
 TEST(LayerRuntime, refuses_the_wrong_number_of_values) {
   const auto device = create_host_device();
   const auto stream = device->create_stream();

@@ -98,6 +98,15 @@ TEST(Communicator, all_max_takes_each_element_from_where_it_is_largest) {
   EXPECT_EQ(values, (std::vector<double>{world.size() - 1.0, -1.0, 0.5}));
 }
 
+TEST(Communicator, maxima_are_under_way_while_others_begin_and_end) {
+  Communicator world = Communicator::world();
+  Maxima first = world.start_max({static_cast<double>(world.rank()), 0.5});
+  Maxima second = world.start_max({-1.0 * world.rank()});
+  world.barrier();
+  EXPECT_EQ(world.finish_max(std::move(second)), std::vector<double>{0});
+  EXPECT_EQ(world.finish_max(std::move(first)), (std::vector<double>{world.size() - 1.0, 0.5}));
+}
+
 TEST(Communicator, all_gather_lists_rank_after_rank) {
   Communicator world = Communicator::world();
   const std::vector<double> mine{world.rank() + 0.25, -2.0 * world.rank()};

@@ -1,6 +1,8 @@
 #include "tests/mpi/engine/training_reference.h"
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <span>
 
 #include "core/hash.h"
@@ -43,14 +45,46 @@ class PlainTrainer {
   }
 
   float step(std::int64_t step) {
-    const std::vector<std::int64_t> order = sample_order(data_.samples(Split::train), task_.seed, 0);
-    const auto batch = static_cast<std::size_t>(data_.global_batch());
-    data_.begin_batch(Split::train, std::span(order).subspan(static_cast<std::size_t>(step) * batch, batch));
+    begin_batch(step);
     double loss = 0;
-    for (int m = 0; m < task_.microbatches; ++m) loss += microbatch(step, m);
+    for (int m = 0; m < task_.microbatches; ++m) loss += microbatch(step, m, task_.microbatches);
     for (const auto& layer : layers_)
       if (layer->masters_bytes() > 0) layer->update(*stream_, task_.sgd);
-    return static_cast<float>(loss / static_cast<double>(batch));
+    return static_cast<float>(loss / static_cast<double>(data_.global_batch()));
+  }
+
+  std::vector<float> stretch(std::int64_t first_step, std::int64_t steps, const Staleness& staleness) {
+    std::vector<History> histories;
+    for (const auto& layer : layers_) histories.push_back({layer->save(*stream_)});
+    std::vector<float> losses;
+    for (std::int64_t step = first_step; step < first_step + steps; ++step) {
+      begin_batch(step);
+      double loss = 0;
+      for (int m = 0; m < task_.microbatches; ++m) {
+        const std::int64_t update = std::ssize(histories[0]) - 1;
+        for (std::size_t l = 0; l < layers_.size(); ++l)
+          layers_[l]->load(
+              *stream_,
+              histories[l][static_cast<std::size_t>(std::max<std::int64_t>(0, update - staleness.delays[l]))]);
+        loss += microbatch(step, m, staleness.microbatches);
+        if ((m + 1) % staleness.microbatches == 0) make_versions(histories);
+      }
+      losses.push_back(static_cast<float>(loss / static_cast<double>(data_.global_batch())));
+    }
+    return losses;
+  }
+
+  double evaluate() {
+    const std::int64_t samples = data_.samples(Split::test);
+    double loss = 0;
+    for (std::int64_t first = 0; first < samples; first += data_.global_batch()) {
+      std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(data_.global_batch(), samples - first)));
+      std::iota(rows.begin(), rows.end(), first);
+      data_.begin_batch(Split::test, rows);
+      for (int m = 0; m < task_.microbatches; ++m)
+        loss += forward(m, {.valid_samples = data_.valid_samples(m), .training = false});
+    }
+    return loss / static_cast<double>(samples);
   }
 
   [[nodiscard]] std::map<std::string, std::uint64_t> weights() {
@@ -60,21 +94,48 @@ class PlainTrainer {
   }
 
  private:
-  double microbatch(std::int64_t step, int m) {
+  using History = std::vector<std::vector<float>>;  ///< weights by version
+
+  void begin_batch(std::int64_t step) {
+    const auto batch = static_cast<std::size_t>(data_.global_batch());
+    const std::int64_t steps_per_epoch = data_.samples(Split::train) / data_.global_batch();
+    const std::vector<std::int64_t> order =
+        sample_order(data_.samples(Split::train), task_.seed, step / steps_per_epoch);
+    data_.begin_batch(Split::train,
+                      std::span(order).subspan(static_cast<std::size_t>(step % steps_per_epoch) * batch, batch));
+  }
+
+  /// Each layer's next version from its newest with the gradients at hand; the newest is then what is loaded.
+  void make_versions(std::vector<History>& histories) {
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      layers_[l]->load(*stream_, histories[l].back());
+      layers_[l]->update(*stream_, task_.sgd);
+      histories[l].push_back(layers_[l]->save(*stream_));
+    }
+  }
+
+  /// Forward and backward; adds to the gradients of the update that `per_update` micro-batches share.
+  double microbatch(std::int64_t step, int m, int per_update) {
     const MicrobatchContext context{.seed = task_.seed,
                                     .step = step,
                                     .first_position = m * model_.microbatch,
                                     .valid_samples = model_.microbatch,
-                                    .loss_scale = 1.0F / static_cast<float>(data_.global_batch())};
-    load(m);
-    for (LayerId l = 0; l < std::ssize(layers_); ++l) layers_[at(l)]->forward(*stream_, memory(l), context);
+                                    .loss_scale = 1.0F / static_cast<float>(per_update * model_.microbatch)};
+    const double loss = forward(m, context);
     for (LayerId l = static_cast<LayerId>(layers_.size()) - 1; l >= 0; --l) {
-      if (layers_[at(l)]->masters_bytes() > 0) layers_[at(l)]->backward_weight(*stream_, memory(l), context, m == 0);
+      if (layers_[at(l)]->masters_bytes() > 0)
+        layers_[at(l)]->backward_weight(*stream_, memory(l), context, m % per_update == 0);
       if (l > 0) layers_[at(l)]->backward_input(*stream_, memory(l), context);
     }
+    return loss;
+  }
+
+  double forward(int m, const MicrobatchContext& context) {
+    load(m);
+    for (LayerId l = 0; l < std::ssize(layers_); ++l) layers_[at(l)]->forward(*stream_, memory(l), context);
     const auto* losses = reinterpret_cast<const float*>(tensors_.values[at(made_.back()[0])].data());
     double sum = 0;
-    for (std::int64_t i = 0; i < model_.microbatch; ++i) sum += losses[2 * i];
+    for (std::int64_t i = 0; i < context.valid_samples; ++i) sum += losses[2 * i];
     return sum;
   }
 
@@ -144,6 +205,19 @@ TrainingOutcome train_plainly(Device& device, const Model& model, const Training
   PlainTrainer trainer(device, model, task);
   TrainingOutcome outcome;
   for (std::int64_t step = 0; step < task.steps; ++step) outcome.losses.push_back(trainer.step(step));
+  outcome.weights = trainer.weights();
+  return outcome;
+}
+
+TrainingOutcome train_out_of_date(Device& device, const Model& model, const TrainingTask& task,
+                                  const Staleness& staleness) {
+  PlainTrainer trainer(device, model, task);
+  TrainingOutcome outcome;
+  for (const std::int64_t steps : staleness.stretches) {
+    const std::vector<float> losses = trainer.stretch(std::ssize(outcome.losses), steps, staleness);
+    outcome.losses.insert(outcome.losses.end(), losses.begin(), losses.end());
+    outcome.evaluations.push_back(trainer.evaluate());
+  }
   outcome.weights = trainer.weights();
   return outcome;
 }
