@@ -55,6 +55,7 @@ class Precedence {
     windows_[at(forward)].emplace_back(backward_from(k), std::max(position.backward_delay, least));
     if (position.backward_weight == kNone) return;
     windows_[at(forward)].emplace_back(position.backward_weight, std::max(position.weight_delay, least));
+    if (position.ordered_by_rank) return;
     // The first position's backward does not wait for it, so the first forward must.
     const int first = nearest(&Position::forward, 0, 1);
     windows_[at(first)].emplace_back(position.backward_weight,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "optimizer/schedule/generators.h"
+#include "optimizer/schedule/figure.h"
 
 namespace sluice {
 

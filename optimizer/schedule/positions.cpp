@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/index.h"
+#include "core/schedule.h"
 #include "core/stage_pricing.h"
 
 namespace sluice {
@@ -108,16 +109,20 @@ std::vector<Position> step_positions(const Plan& plan) {
   std::map<int, Position> by_index;
   for (int s = 0; s < std::ssize(plan.stages); ++s)
     stage_for(by_index[plan.stages[at(s)].index], plan.stages[at(s)].work) = s;
+  const bool line = schedule_named(plan.schedule).placement == Placement::line;
+  if (!line)
+    for (int k = by_index.rbegin()->first; k >= 0; --k) by_index[k];
   std::vector<Position> positions;
   for (const auto& [index, position] : by_index) positions.push_back(position);
   WeightOrder(plan.profile.model, plan.stages, positions).fill();
-  set_delays(positions, plan.stages, {.schedule = plan.schedule, .microbatches = plan.microbatches});
+  if (line) set_delays(positions, plan.stages, {.schedule = plan.schedule, .microbatches = plan.microbatches});
   return positions;
 }
 
 std::vector<Position> evaluate_positions(const Plan& plan) {
   std::vector<Position> positions;
-  for (const Position& position : step_positions(plan)) positions.push_back({.forward = position.forward});
+  for (const Position& position : step_positions(plan))
+    if (position.forward != kNone) positions.push_back({.forward = position.forward});
   set_delays(positions, plan.stages, {.schedule = "1f1b", .microbatches = plan.microbatches});
   return positions;
 }

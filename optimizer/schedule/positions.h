@@ -13,16 +13,18 @@ struct Position {
   int recompute = kNone;
   int backward = kNone;  ///< or backward_input
   int backward_weight = kNone;
-  int weight_follows = kNone;  ///< the lowest position whose backward_input makes what backward_weight reads
-  int backward_delay = 0;      ///< forwards of later micro-batches before the backward of one
-  int weight_delay = 0;        ///< likewise before its backward_weight
+  int weight_follows = kNone;    ///< the lowest position whose backward_input makes what backward_weight reads
+  int backward_delay = kNone;    ///< forwards of later micro-batches before the backward of one; kNone: as written
+  int weight_delay = kNone;      ///< likewise before its backward_weight
+  bool ordered_by_rank = false;  ///< the order of each rank's list alone keeps the delays (placed schedules)
 };
 
-/// Positions of the step by ascending Stage::index. The backward's delay is one
-/// less than microbatches_in_flight() under the plan's schedule. A backward-weight
+/// Positions of the step by ascending Stage::index. Schedules placed in a line skip those without stages and have
+/// delays: the backward's is one less than microbatches_in_flight() under the plan's schedule. A backward-weight
 /// has the delay of the position that it follows, or of its own if that is larger:
 /// it reads the gradients of all stages that consume what its layers made, and
 /// what is recomputed on a rank that they share.
+/// Under all others position k is the one with index k, and delays are open (FigureWriter::take).
 [[nodiscard]] std::vector<Position> step_positions(const Plan& plan);
 
 /// The same positions with their forwards alone, and the delays of 1f1b over them.

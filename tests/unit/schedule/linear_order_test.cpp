@@ -8,6 +8,7 @@
 
 #include "core/index.h"
 #include "core/liveness.h"
+#include "optimizer/schedule/generators.h"
 #include "tests/unit/schedule/examples.h"
 
 namespace sluice {
