@@ -2,46 +2,36 @@
 
 #include <algorithm>
 
+#include "core/error.h"
+#include "core/index.h"
+#include "core/text.h"
+
 namespace sluice {
 
-std::vector<Edge> MulticastProgress::start(Rank rank) {
-  started_.push_back(rank);
-  return newly_movable();
-}
-
-std::vector<Edge> MulticastProgress::arrive(const Edge& edge) {
-  const auto found = std::find(edges_.begin(), edges_.end(), edge);
-  state_[static_cast<std::size_t>(found - edges_.begin())] = State::arrived;
-  return newly_movable();
-}
-
-bool MulticastProgress::started(Rank rank) const {
-  return std::find(started_.begin(), started_.end(), rank) != started_.end();
-}
-
-bool MulticastProgress::done(Rank rank) const {
-  if (!holds(rank)) return false;
-  for (std::size_t e = 0; e < edges_.size(); ++e)
-    if (edges_[e].from == rank && state_[e] != State::arrived) return false;
-  return true;
-}
-
-std::vector<Edge> MulticastProgress::newly_movable() {
-  std::vector<Edge> movable;
-  for (std::size_t e = 0; e < edges_.size(); ++e) {
-    const auto& [from, to] = edges_[e];
-    if (state_[e] != State::waiting || !started(from) || !started(to) || !holds(from)) continue;
-    state_[e] = State::moving;
-    movable.push_back(edges_[e]);
+MulticastTree::MulticastTree(const Group& group, const Cluster& cluster)
+    : ranks_(group.members),
+      root_(member(group.root)),
+      senders_(group.members.size(), kNone),
+      receivers_(group.members.size()) {
+  for (const Edge& edge : multicast_edges(group, cluster)) {
+    senders_[at(member(edge.to))] = member(edge.from);
+    receivers_[at(member(edge.from))].push_back(member(edge.to));
   }
-  return movable;
 }
 
-bool MulticastProgress::holds(Rank rank) const {
-  if (rank == root_) return true;
-  for (std::size_t e = 0; e < edges_.size(); ++e)
-    if (edges_[e].to == rank) return state_[e] == State::arrived;
-  return false;
+int MulticastTree::member(Rank rank) const {
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+  if (found == ranks_.end() || *found != rank)
+    throw bad_input(text("rank ", rank, " takes part in a multicast whose group does not have it"));
+  return static_cast<int>(found - ranks_.begin());
+}
+
+void MulticastProgress::restart(const MulticastTree& tree) {
+  tree_ = &tree;
+  states_.assign(at(tree.members()), {});
+  for (int member = 0; member < tree.members(); ++member)
+    states_[at(member)].unsent = static_cast<int>(tree.receivers(member).size());
+  states_[at(tree.root())].holds = true;
 }
 
 }  // namespace sluice

@@ -1,11 +1,32 @@
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "core/cost_model.h"
+#include "core/index.h"
 
 namespace sluice {
+
+/// multicast_edges by member: made once per group, shared by its calls. A message is known by the member that it
+/// goes to (its place in Group::members), since each but the root receives once.
+class MulticastTree {
+ public:
+  MulticastTree(const Group& group, const Cluster& cluster);
+
+  [[nodiscard]] int members() const { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] int root() const { return root_; }
+  [[nodiscard]] int member(Rank rank) const;  ///< @throws Error (bad input) if it is none
+  [[nodiscard]] Rank rank(int member) const { return ranks_[at(member)]; }
+  [[nodiscard]] int sender(int member) const { return senders_[at(member)]; }  ///< kNone: root
+  /// To whom a member passes the payload on, in the order of multicast_edges.
+  [[nodiscard]] const std::vector<int>& receivers(int member) const { return receivers_[at(member)]; }
+
+ private:
+  std::vector<Rank> ranks_;  // ascending
+  int root_;
+  std::vector<int> senders_;
+  std::vector<std::vector<int>> receivers_;
+};
 
 /// How far one multicast call has come: who has started, and which of its
 /// messages have moved. A message may move once its sender holds the payload
@@ -13,29 +34,54 @@ namespace sluice {
 /// time in the simulator) is the caller's business.
 class MulticastProgress {
  public:
-  /// @param edges  multicast_edges of the group; must outlive this
-  MulticastProgress(Rank root, std::span<const Edge> edges) : root_(root), edges_(edges), state_(edges.size()) {}
+  /// @param tree  must outlive this
+  explicit MulticastProgress(const MulticastTree& tree) { restart(tree); }
 
-  /// A member starts. @return the messages that may move from now on
-  std::vector<Edge> start(Rank rank);
+  /// Forgets everything, but keeps the memory for another call.
+  void restart(const MulticastTree& tree);
 
-  /// A message that could move has arrived. @return the messages that may move from now on
-  std::vector<Edge> arrive(const Edge& edge);
+  /// A member starts. Calls move(receiver) for the messages that may move from now on.
+  template <typename Move>
+  void start(int member, Move move) {
+    State& state = states_[at(member)];
+    if (state.started) return;
+    state.started = true;
+    if (state.holds) return pass_on(member, move);
+    const State& sender = states_[at(tree_->sender(member))];
+    if (sender.started && sender.holds) move(member);
+  }
 
-  [[nodiscard]] bool started(Rank rank) const;
+  /// The message to a member has arrived. Calls move(receiver) for those that may move from now on.
+  template <typename Move>
+  void arrive(int member, Move move) {
+    states_[at(member)].holds = true;
+    --states_[at(tree_->sender(member))].unsent;
+    pass_on(member, move);
+  }
 
-  /// True once the payload has reached the rank and it has passed it on: its wait may end.
-  [[nodiscard]] bool done(Rank rank) const;
+  [[nodiscard]] bool started(int member) const { return states_[at(member)].started; }
+
+  /// True once the payload has reached the member and it has passed it on: its wait may end.
+  [[nodiscard]] bool done(int member) const {
+    const State& state = states_[at(member)];
+    return state.holds && state.unsent == 0;
+  }
 
  private:
-  enum class State : char { waiting, moving, arrived };
-  std::vector<Edge> newly_movable();
-  [[nodiscard]] bool holds(Rank rank) const;
+  struct State {
+    bool started = false;
+    bool holds = false;
+    int unsent = 0;  // messages that have not arrived
+  };
 
-  Rank root_;
-  std::span<const Edge> edges_;
-  std::vector<State> state_;  // by edge
-  std::vector<Rank> started_;
+  template <typename Move>
+  void pass_on(int member, Move move) {
+    for (const int receiver : tree_->receivers(member))
+      if (states_[at(receiver)].started) move(receiver);
+  }
+
+  const MulticastTree* tree_ = nullptr;
+  std::vector<State> states_;  // by member
 };
 
 }  // namespace sluice

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <deque>
 #include <queue>
+#include <utility>
 
-#include "core/cost_model.h"
+#include "core/calls_in_flight.h"
 #include "core/error.h"
 #include "core/index.h"
 #include "core/liveness.h"
@@ -14,8 +15,6 @@
 
 namespace sluice {
 namespace {
-
-using Call = std::pair<int, int>;  // transfer, micro-batch
 
 /// @throws Error (bad input) past 100 years: a bandwidth or speed near 0 must not overflow
 std::int64_t later_ns(std::int64_t now_ns, double seconds) {
@@ -30,48 +29,77 @@ std::int64_t later_ns(std::int64_t now_ns, double seconds) {
 struct Event {
   std::int64_t time_ns;
   std::int64_t sequence;  ///< first come, first served at equal times: the simulation is deterministic
-  Rank rank;              ///< who goes on; kNone: the call
-  Call call;
-  Edge edge;  ///< the message's; an all-reduce has none
+  int call;               ///< its number; kNone: a rank goes on
+  int who;                ///< the rank, or the member that the message went to; kNone: an all-reduce is done
 };
 struct Later {
   bool operator()(const Event& a, const Event& b) const {
-    return std::pair(a.time_ns, a.sequence) > std::pair(b.time_ns, b.sequence);
+    return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.sequence > b.sequence;
   }
+};
+
+/// Events by time. What is to happen at the time of the last one taken (messages over free links) need not be sorted.
+class EventQueue {
+ public:
+  void push(std::int64_t time_ns, int call, int who) {
+    const Event event{time_ns, sequence_++, call, who};
+    if (time_ns == now_ns_)
+      at_once_.push(event);
+    else
+      later_.push(event);
+  }
+
+  [[nodiscard]] bool empty() const { return at_once_.empty() && later_.empty(); }
+
+  Event take() {
+    // What has waited for this time came before what arose at it.
+    const bool waited = !later_.empty() && (at_once_.empty() || later_.top().time_ns == now_ns_);
+    Event event{};
+    if (waited) {
+      event = later_.top();
+      later_.pop();
+    } else {
+      event = at_once_.front();
+      at_once_.pop();
+    }
+    now_ns_ = event.time_ns;
+    return event;
+  }
+
+ private:
+  std::priority_queue<Event, std::vector<Event>, Later> later_;
+  std::queue<Event> at_once_;
+  std::int64_t now_ns_ = 0;
+  std::int64_t sequence_ = 0;
 };
 
 class Simulation {
  public:
-  Simulation(const Plan& plan, const Program& program)
+  Simulation(const Plan& plan, InstructionSource& source, SimulationSink& sink)
       : plan_(plan),
-        program_(program),
-        next_(program.ranks.size(), 0),
-        waits_(program.ranks.size(), false),
-        rank_link_free_ns_(program.ranks.size()),
+        source_(source),
+        sink_(sink),
+        ranks_(plan.cluster.ranks.size()),
         nic_free_ns_(plan.cluster.node_names.size()) {
-    for (const Group& group : plan.groups) edges_.push_back(multicast_edges(group, plan.cluster));
-    for (const auto& list : program.ranks) {
-      timeline_.ranks.emplace_back();
-      timeline_.ranks.back().instructions.resize(list.size());
+    for (const Group& group : plan.groups) trees_.emplace_back(group, plan.cluster);
+    for (const Stage& stage : plan.stages) {
+      compute_s_.push_back(stage_time(plan.profile, stage.layers, stage.work));
+      update_s_.push_back(update_time(plan.profile, stage.layers));
     }
   }
 
-  Timeline run() {
-    for (Rank rank = 0; rank < std::ssize(program_.ranks); ++rank) go_on_at(0, rank);
+  void run() {
+    for (Rank rank = 0; rank < std::ssize(ranks_); ++rank) events_.push(0, kNone, rank);
     while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      if (event.rank != kNone)
-        go_on(event.rank, event.time_ns);
-      else if (is_all_reduce(event.call))
-        end_all_reduce(event);
+      const Event event = events_.take();
+      if (event.call == kNone)
+        go_on(event.who, event.time_ns);
+      else if (event.who == kNone)
+        end_all_reduce(calls_[at(event.call)], event.time_ns);
       else
         arrive(event);
     }
     check_all_ended();
-    for (Rank rank = 0; rank < std::ssize(program_.ranks); ++rank)
-      timeline_.ranks[at(rank)].peak_memory_bytes = memory_use(plan_, rank).total();
-    return std::move(timeline_);
   }
 
  private:
@@ -80,148 +108,260 @@ class Simulation {
     std::int64_t incoming = 0;
   };
 
-  struct AllReduce {
-    int started = 0;
-    bool done = false;
+  struct RankState {
+    const Instruction* instruction = nullptr;  // a wait that must wait; else null
+    std::int64_t begun_ns = 0;                 // when it began
+    int call = 0;                              // what it waits for
+    int ended = 0;                             // instructions
+    LinkClock link_free_ns;
   };
 
-  void go_on_at(std::int64_t time_ns, Rank rank) {
-    events_.push({.time_ns = time_ns, .sequence = sequence_++, .rank = rank, .call = {}, .edge = {}});
-  }
+  /// A collective under way, from the first start to the end of the last wait.
+  struct Call {
+    Call(int transfer_of_plan, const MulticastTree& tree) : transfer(transfer_of_plan), multicast(tree) {}
+    int transfer;
+    MulticastProgress multicast;
+    int started = 0;  // members of an all-reduce
+    bool all_reduced = false;
+    int ended = 0;  // members that waited to the end
+  };
 
   /// Executes until an instruction takes time or a wait must wait.
   void go_on(Rank rank, std::int64_t now_ns) {
-    const std::vector<Instruction>& list = program_.ranks[at(rank)];
-    for (int& i = next_[at(rank)]; i < std::ssize(list); ++i) {
-      const Instruction& instruction = list[at(i)];
-      InstructionTime& time = timeline_.ranks[at(rank)].instructions[at(i)];
-      if (!waits_[at(rank)]) time.start_ns = now_ns;
-      time.end_ns = now_ns;
-      if (instruction.op == Op::multicast_start) start(rank, instruction, now_ns);
-      if (instruction.op == Op::all_reduce_start) start_all_reduce(instruction, now_ns);
-      waits_[at(rank)] = must_wait(rank, instruction);
-      if (waits_[at(rank)]) return;
-      if (is_compute(instruction.op) || instruction.op == Op::optimizer_step) {
-        time.end_ns = later_ns(now_ns, instruction_time(plan_, instruction, rank));
-        ++i;
-        return go_on_at(time.end_ns, rank);
-      }
+    RankState& state = ranks_[at(rank)];
+    if (state.instruction != nullptr) {
+      if (!is_over(calls_[at(state.call)], rank)) return;
+      const Instruction& wait = *std::exchange(state.instruction, nullptr);
+      end_wait(wait, state.call);
+      ran(rank, wait, {state.begun_ns, now_ns});
     }
+    while (const Instruction* instruction = source_.next(rank))
+      if (!execute(rank, *instruction, now_ns)) return;
   }
 
-  bool must_wait(Rank rank, const Instruction& instruction) {
-    if (instruction.op == Op::multicast_wait) return !call_of(instruction).done(rank);
-    if (instruction.op == Op::all_reduce_wait) return !all_reduces_[instruction.transfer].done;
-    return false;
+  /// @return whether the rank goes on at once
+  bool execute(Rank rank, const Instruction& instruction, std::int64_t now_ns) {
+    std::int64_t end_ns = now_ns;
+    switch (instruction.op) {
+      case Op::multicast_start:
+        start(rank, instruction, now_ns);
+        break;
+      case Op::all_reduce_start:
+        start_all_reduce(instruction, now_ns);
+        break;
+      case Op::multicast_wait:
+      case Op::all_reduce_wait:
+        if (const int call = call_of(instruction); is_over(calls_[at(call)], rank)) {
+          end_wait(instruction, call);
+        } else {
+          RankState& state = ranks_[at(rank)];
+          state.instruction = &instruction;
+          state.begun_ns = now_ns;
+          state.call = call;
+          return false;
+        }
+        break;
+      case Op::load_input:
+      case Op::load_labels:
+        break;
+      default:
+        end_ns = later_ns(now_ns, seconds_of(instruction) / plan_.cluster.ranks[at(rank)].speed);
+        events_.push(end_ns, kNone, rank);
+        ran(rank, instruction, {now_ns, end_ns});
+        return false;
+    }
+    ran(rank, instruction, {now_ns, end_ns});
+    return true;
   }
 
-  [[nodiscard]] const Group& group_of(int transfer) const {
-    return plan_.groups[at(plan_.transfers[at(transfer)].group)];
-  }
-  [[nodiscard]] bool is_all_reduce(const Call& call) const {
-    return plan_.transfers[at(call.first)].payload == Payload::weight_gradients;
+  void ran(Rank rank, const Instruction& instruction, const InstructionTime& time) {
+    ++ranks_[at(rank)].ended;
+    sink_.ran(rank, instruction, time);
   }
 
-  MulticastProgress& call_of(const Instruction& instruction) {
-    const int group = plan_.transfers[at(instruction.transfer)].group;
-    return calls_
-        .try_emplace({instruction.transfer, instruction.microbatch}, plan_.groups[at(group)].root, edges_[at(group)])
-        .first->second;
+  /// instruction_time at speed 1, not summed anew each time.
+  [[nodiscard]] double seconds_of(const Instruction& instruction) const {
+    return (instruction.op == Op::optimizer_step ? update_s_ : compute_s_)[at(instruction.stage)];
+  }
+
+  [[nodiscard]] const Transfer& transfer_of(const Call& call) const { return plan_.transfers[at(call.transfer)]; }
+  [[nodiscard]] const MulticastTree& tree_of(const Call& call) const { return trees_[at(transfer_of(call).group)]; }
+  [[nodiscard]] bool is_over(const Call& call, Rank rank) const {
+    if (transfer_of(call).payload == Payload::weight_gradients) return call.all_reduced;
+    return call.multicast.done(tree_of(call).member(rank));
+  }
+
+  int call_of(const Instruction& instruction) {
+    const int number = in_flight_.number(instruction.transfer, instruction.microbatch);
+    const MulticastTree& tree = trees_[at(plan_.transfers[at(instruction.transfer)].group)];
+    if (number == std::ssize(calls_)) {
+      calls_.emplace_back(instruction.transfer, tree);
+    } else if (Call& call = calls_[at(number)]; call.transfer == kNone) {
+      call.transfer = instruction.transfer;
+      call.multicast.restart(tree);
+    }
+    return number;
+  }
+
+  void end_wait(const Instruction& instruction, int number) {
+    Call& call = calls_[at(number)];
+    if (++call.ended < tree_of(call).members()) return;
+    in_flight_.end(instruction.transfer, instruction.microbatch);
+    call.transfer = kNone;
+    call.started = call.ended = 0;
+    call.all_reduced = false;
   }
 
   void start(Rank rank, const Instruction& instruction, std::int64_t now_ns) {
-    const Call call{instruction.transfer, instruction.microbatch};
-    for (const Edge& edge : call_of(instruction).start(rank)) move(call, edge, now_ns);
+    const int number = call_of(instruction);
+    Call& call = calls_[at(number)];
+    call.multicast.start(tree_of(call).member(rank), [&](int receiver) { move(number, receiver, now_ns); });
   }
 
   /// Takes the links of a message that is ready now.
-  void move(const Call& call, const Edge& edge, std::int64_t now_ns) {
-    const std::int64_t bytes = plan_.transfers[at(call.first)].bytes;
-    const double seconds =
-        message_time(link_class(plan_.cluster, link_between(plan_.cluster, edge.from, edge.to)), bytes);
-    const std::int64_t end_ns = occupy(edge, free_at(edge, now_ns), seconds, bytes);
-    events_.push({.time_ns = end_ns, .sequence = sequence_++, .rank = kNone, .call = call, .edge = edge});
+  void move(int number, int receiver, std::int64_t now_ns) {
+    const Call& call = calls_[at(number)];
+    const MulticastTree& tree = tree_of(call);
+    const Edge edge{tree.rank(tree.sender(receiver)), tree.rank(receiver)};
+    const std::int64_t bytes = transfer_of(call).bytes;
+    const LinkKind kind = link_between(plan_.cluster, edge.from, edge.to);
+    const double seconds = message_time(link_class(plan_.cluster, kind), bytes);
+    events_.push(occupy(edge, kind, free_at(edge, kind, now_ns), seconds, bytes), number, receiver);
+  }
+
+  void arrive(const Event& event) {
+    const Call& call = calls_[at(event.call)];
+    const MulticastTree& tree = tree_of(call);
+    calls_[at(event.call)].multicast.arrive(event.who,
+                                            [&](int receiver) { move(event.call, receiver, event.time_ns); });
+    // The first may end the call.
+    for (const Rank rank : {tree.rank(tree.sender(event.who)), tree.rank(event.who)})
+      if (ranks_[at(rank)].instruction != nullptr) go_on(rank, event.time_ns);
   }
 
   /// The last member to start sets the ring going.
   void start_all_reduce(const Instruction& instruction, std::int64_t now_ns) {
-    const Group& group = group_of(instruction.transfer);
-    const int members = static_cast<int>(group.members.size());
-    if (++all_reduces_[instruction.transfer].started < members) return;
-    const std::vector<Edge> ring = ring_edges(group, plan_.cluster);
+    const int number = call_of(instruction);
+    Call& call = calls_[at(number)];
+    const int members = tree_of(call).members();
+    if (++call.started < members) return;
+    const std::vector<Edge> ring = ring_edges(plan_.groups[at(transfer_of(call).group)], plan_.cluster);
+    const auto kind_of = [&](const Edge& edge) { return link_between(plan_.cluster, edge.from, edge.to); };
     std::int64_t begin_ns = now_ns;
-    for (const Edge& edge : ring) begin_ns = std::max(begin_ns, free_at(edge, now_ns));
+    for (const Edge& edge : ring) begin_ns = std::max(begin_ns, free_at(edge, kind_of(edge), now_ns));
     std::int64_t end_ns = begin_ns;
     for (int e = 0; e < std::ssize(ring); ++e) {
-      const std::int64_t bytes = ring_bytes(plan_.transfers[at(instruction.transfer)].bytes, members, e);
-      const LinkKind kind = link_between(plan_.cluster, ring[at(e)].from, ring[at(e)].to);
+      const std::int64_t bytes = ring_bytes(transfer_of(call).bytes, members, e);
+      const LinkKind kind = kind_of(ring[at(e)]);
       const double seconds = ring_time(link_class(plan_.cluster, kind), bytes, members);
-      end_ns = std::max(end_ns, occupy(ring[at(e)], begin_ns, seconds, bytes));
+      end_ns = std::max(end_ns, occupy(ring[at(e)], kind, begin_ns, seconds, bytes));
     }
-    const Call call{instruction.transfer, instruction.microbatch};
-    events_.push({.time_ns = end_ns, .sequence = sequence_++, .rank = kNone, .call = call, .edge = {}});
+    events_.push(end_ns, number, kNone);
   }
 
-  void end_all_reduce(const Event& event) {
-    all_reduces_[event.call.first].done = true;
-    for (const Rank rank : group_of(event.call.first).members)
-      if (waits_[at(rank)]) go_on(rank, event.time_ns);
+  void end_all_reduce(Call& call, std::int64_t now_ns) {
+    call.all_reduced = true;
+    for (const Rank rank : plan_.groups[at(transfer_of(call).group)].members)
+      if (ranks_[at(rank)].instruction != nullptr) go_on(rank, now_ns);
   }
 
   /// When both links of an edge are free.
-  std::int64_t free_at(const Edge& edge, std::int64_t now_ns) {
-    const LinkKind kind = link_between(plan_.cluster, edge.from, edge.to);
+  std::int64_t free_at(const Edge& edge, LinkKind kind, std::int64_t now_ns) {
     return std::max({now_ns, clock(kind, edge.from).outgoing, clock(kind, edge.to).incoming});
   }
 
   /// @return when they are free again
-  std::int64_t occupy(const Edge& edge, std::int64_t begin_ns, double seconds, std::int64_t bytes) {
-    const LinkKind kind = link_between(plan_.cluster, edge.from, edge.to);
+  std::int64_t occupy(const Edge& edge, LinkKind kind, std::int64_t begin_ns, double seconds, std::int64_t bytes) {
     const std::int64_t end_ns = later_ns(begin_ns, seconds);
     clock(kind, edge.from).outgoing = clock(kind, edge.to).incoming = end_ns;
-    timeline_.ranks[at(edge.from)].sent_bytes[static_cast<std::size_t>(kind)] += bytes;
-    timeline_.ranks[at(edge.to)].received_bytes[static_cast<std::size_t>(kind)] += bytes;
+    sink_.sent(edge, kind, bytes);
     return end_ns;
   }
 
   LinkClock& clock(LinkKind kind, Rank rank) {
-    if (kind == LinkKind::intra_node) return rank_link_free_ns_[at(rank)];
+    if (kind == LinkKind::intra_node) return ranks_[at(rank)].link_free_ns;
     return nic_free_ns_[at(plan_.cluster.ranks[at(rank)].node)];
   }
 
-  void arrive(const Event& event) {
-    for (const Edge& edge : calls_.at(event.call).arrive(event.edge)) move(event.call, edge, event.time_ns);
-    for (const Rank rank : {event.edge.from, event.edge.to})
-      if (waits_[at(rank)]) go_on(rank, event.time_ns);
-  }
-
   void check_all_ended() const {
-    for (Rank rank = 0; rank < std::ssize(program_.ranks); ++rank) {
-      const std::vector<Instruction>& list = program_.ranks[at(rank)];
-      if (const int i = next_[at(rank)]; i < std::ssize(list))
-        throw runtime_fault(text("the simulation of program ", program_.name, " stalls: rank ", rank,
-                                 " never gets past instruction ", i, " (", cell(plan_, list[at(i)]),
+    for (Rank rank = 0; rank < std::ssize(ranks_); ++rank)
+      if (const RankState& state = ranks_[at(rank)]; state.instruction != nullptr)
+        throw runtime_fault(text("the simulation of program ", source_.name(), " stalls: rank ", rank,
+                                 " never gets past instruction ", state.ended, " (", cell(plan_, *state.instruction),
                                  "): verify the plan"));
-    }
   }
 
   const Plan& plan_;
-  const Program& program_;
-  std::vector<std::vector<Edge>> edges_;  // by group
-  std::map<Call, MulticastProgress> calls_;
-  std::map<int, AllReduce> all_reduces_;  // by transfer
-  std::priority_queue<Event, std::vector<Event>, Later> events_;
-  std::int64_t sequence_ = 0;
-  std::vector<int> next_;    // by rank: instruction to execute
-  std::vector<bool> waits_;  // by rank: it is a wait that has begun
-  std::vector<LinkClock> rank_link_free_ns_, nic_free_ns_;
+  InstructionSource& source_;
+  SimulationSink& sink_;
+  std::vector<MulticastTree> trees_;          // by group
+  std::vector<double> compute_s_, update_s_;  // by stage
+  EventQueue events_;
+  CallsInFlight in_flight_;
+  std::deque<Call> calls_;  // by number; a deque, since calls begin while others are looked at
+  std::vector<RankState> ranks_;
+  std::vector<LinkClock> nic_free_ns_;  // by node
+};
+
+/// Keeps every time.
+class TimelineSink final : public SimulationSink {
+ public:
+  explicit TimelineSink(const Program& program) {
+    for (const auto& list : program.ranks) {
+      timeline_.ranks.emplace_back();
+      timeline_.ranks.back().instructions.reserve(list.size());
+    }
+  }
+
+  void ran(Rank rank, const Instruction&, const InstructionTime& time) override {
+    timeline_.ranks[at(rank)].instructions.push_back(time);
+  }
+  void sent(const Edge& edge, LinkKind kind, std::int64_t bytes) override {
+    timeline_.ranks[at(edge.from)].sent_bytes[static_cast<std::size_t>(kind)] += bytes;
+    timeline_.ranks[at(edge.to)].received_bytes[static_cast<std::size_t>(kind)] += bytes;
+  }
+
+  [[nodiscard]] Timeline take() { return std::move(timeline_); }
+
+ private:
   Timeline timeline_;
 };
 
 }  // namespace
 
+void simulate(const Plan& plan, InstructionSource& source, SimulationSink& sink) {
+  Simulation(plan, source, sink).run();
+}
+
 Timeline simulate(const Plan& plan, const std::string& program) {
-  return Simulation(plan, sluice::program(plan, program)).run();
+  const Program& lists = sluice::program(plan, program);
+  ProgramSource source(lists);
+  TimelineSink sink(lists);
+  simulate(plan, source, sink);
+  Timeline timeline = sink.take();
+  for (Rank rank = 0; rank < std::ssize(timeline.ranks); ++rank)
+    timeline.ranks[at(rank)].peak_memory_bytes = memory_use(plan, rank).total();
+  return timeline;
+}
+
+void SimulationTotals::ran(Rank rank, const Instruction& instruction, const InstructionTime& time) {
+  ++instructions_;
+  makespan_ns_ = std::max(makespan_ns_, time.end_ns);
+  if (!is_compute(instruction.op)) return;
+  compute_ns_[at(rank)] += time.end_ns - time.start_ns;
+  computes_[at(rank)] = true;
+}
+
+void SimulationTotals::sent(const Edge&, LinkKind kind, std::int64_t bytes) {
+  sent_bytes_[static_cast<std::size_t>(kind)] += bytes;
+}
+
+double SimulationTotals::bubble_fraction() const {
+  std::int64_t computing_ns = 0;
+  for (const std::int64_t ns : compute_ns_) computing_ns += ns;
+  const auto computing_ranks = std::count(computes_.begin(), computes_.end(), true);
+  const double available = static_cast<double>(makespan_ns_) * static_cast<double>(computing_ranks);
+  return available > 0 ? 1 - static_cast<double>(computing_ns) / available : 0;
 }
 
 }  // namespace sluice

@@ -163,7 +163,7 @@ class StallCheck {
  public:
   StallCheck(const Plan& plan, const Program& program)
       : plan_(plan), program_(program), next_(program.ranks.size(), 0) {
-    for (const Group& group : plan.groups) edges_.push_back(multicast_edges(group, plan.cluster));
+    for (const Group& group : plan.groups) trees_.emplace_back(group, plan.cluster);
   }
 
   std::optional<Defect> run() {
@@ -183,13 +183,13 @@ class StallCheck {
     const Instruction& instruction = program_.ranks[at(rank)][at(next_[at(rank)])];
     switch (instruction.op) {
       case Op::multicast_wait:
-        if (!call_of(instruction).done(rank)) return false;
+        if (!call_of(instruction).done(member(instruction, rank))) return false;
         break;
       case Op::all_reduce_wait:
         if (std::ssize(all_reduce_started_[instruction.transfer]) < std::ssize(members(instruction))) return false;
         break;
       case Op::multicast_start:
-        start(rank, call_of(instruction));
+        start(member(instruction, rank), call_of(instruction));
         break;
       case Op::all_reduce_start:
         all_reduce_started_[instruction.transfer].insert(rank);
@@ -201,41 +201,46 @@ class StallCheck {
     return true;
   }
 
-  static void start(Rank rank, MulticastProgress& call) {
-    std::vector<Edge> moving = call.start(rank);
+  static void start(int member, MulticastProgress& call) {
+    std::vector<int> moving;
+    const auto move = [&](int receiver) { moving.push_back(receiver); };
+    call.start(member, move);
     while (!moving.empty()) {
-      const Edge edge = moving.back();
+      const int receiver = moving.back();
       moving.pop_back();
-      for (const Edge& next : call.arrive(edge)) moving.push_back(next);
+      call.arrive(receiver, move);
     }
   }
+
+  [[nodiscard]] const MulticastTree& tree(const Instruction& instruction) const {
+    return trees_[at(plan_.transfers[at(instruction.transfer)].group)];
+  }
+  [[nodiscard]] int member(const Instruction& instruction, Rank rank) const { return tree(instruction).member(rank); }
 
   [[nodiscard]] const std::vector<Rank>& members(const Instruction& instruction) const {
     return plan_.groups[at(plan_.transfers[at(instruction.transfer)].group)].members;
   }
 
   MulticastProgress& call_of(const Instruction& instruction) {
-    const int group = plan_.transfers[at(instruction.transfer)].group;
-    return calls_
-        .try_emplace({instruction.transfer, instruction.microbatch}, plan_.groups[at(group)].root, edges_[at(group)])
-        .first->second;
+    return calls_.try_emplace({instruction.transfer, instruction.microbatch}, tree(instruction)).first->second;
   }
 
   std::string why_stuck(Rank rank) {
     const Instruction& wait = program_.ranks[at(rank)][at(next_[at(rank)])];
     const bool multicast = wait.op == Op::multicast_wait;
     std::vector<Rank> missing;
-    for (const Rank member : members(wait))
-      if (multicast ? !call_of(wait).started(member) : !all_reduce_started_[wait.transfer].contains(member))
-        missing.push_back(member);
+    for (const Rank rank_of_group : members(wait))
+      if (multicast ? !call_of(wait).started(member(wait, rank_of_group))
+                    : !all_reduce_started_[wait.transfer].contains(rank_of_group))
+        missing.push_back(rank_of_group);
     return text("waits for ever: the ", multicast ? "multicast" : "all-reduce", " is never started by ",
                 joined(missing), ", which wait", missing.size() == 1 ? "s itself" : " themselves");
   }
 
   const Plan& plan_;
   const Program& program_;
-  std::vector<std::vector<Edge>> edges_;  // by group
-  std::vector<int> next_;                 // by rank
+  std::vector<MulticastTree> trees_;  // by group
+  std::vector<int> next_;             // by rank
   std::map<std::pair<int, int>, MulticastProgress> calls_;
   std::map<int, std::set<Rank>> all_reduce_started_;  // by transfer
 };

@@ -131,6 +131,30 @@ TEST(Simulator, sends_and_receives_the_same_bytes_and_keeps_each_rank_in_order) 
   }
 }
 
+TEST(Simulator, hands_each_instruction_over_once_and_sums_up_what_a_timeline_has) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Plan plan = examples::random_plan(seed);
+    for (const Program& program : plan.programs) {
+      const Timeline timeline = simulate(plan, program.name);
+      ProgramSource source(program);
+      SimulationTotals totals(static_cast<int>(program.ranks.size()));
+      simulate(plan, source, totals);
+      std::int64_t instructions = 0;
+      LinkBytes sent{};
+      for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
+        instructions += std::ssize(program.ranks[rank]);
+        ASSERT_EQ(totals.compute_ns(static_cast<Rank>(rank)), compute_ns(timeline.ranks[rank], program.ranks[rank]));
+        for (std::size_t kind = 0; kind < sent.size(); ++kind) sent[kind] += timeline.ranks[rank].sent_bytes[kind];
+      }
+      ASSERT_EQ(totals.instructions(), instructions);
+      ASSERT_EQ(totals.makespan_ns(), makespan_ns(timeline));
+      ASSERT_EQ(totals.sent_bytes(), sent);
+      ASSERT_EQ(totals.bubble_fraction(), bubble_fraction(timeline, program));
+    }
+  }
+}
+
 TEST(Simulator, refuses_links_and_ranks_that_take_for_ever) {
   const Partition joint{{0, 1, 2}, {0, 1, 2}};
   EXPECT_THROW(static_cast<void>(simulate(build(uniform_cluster(1, 2, {0, 1e-300}, {}), joint))), Error);
