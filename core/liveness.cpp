@@ -6,6 +6,7 @@
 #include <queue>
 #include <set>
 
+#include "core/asynchronous.h"
 #include "core/index.h"
 
 namespace sluice {
@@ -234,6 +235,10 @@ std::int64_t scratch_bytes(const Plan& plan, Rank rank) {
   return largest;
 }
 
+int weight_versions(const Plan& plan, LayerId layer) {
+  return asynchronous(plan) ? WeightVersions(plan).kept(layer) : 1;
+}
+
 MemoryUse memory_use(const Plan& plan, Rank rank) {
   MemoryUse use;
   std::set<LayerId> run, updated;
@@ -244,7 +249,7 @@ MemoryUse memory_use(const Plan& plan, Rank rank) {
   }
   for (const LayerId layer : run) {
     const LayerCost& cost = plan.profile.costs[at(layer)];
-    use.parameters += cost.parameter_bytes + cost.packed_bytes;
+    use.parameters += weight_versions(plan, layer) * (cost.parameter_bytes + cost.packed_bytes);
     use.workspace = std::max(use.workspace, cost.workspace_bytes);
   }
   for (const LayerId layer : updated) use.gradients += plan.profile.costs[at(layer)].parameter_bytes;

@@ -94,7 +94,8 @@ struct Lifetime {
   bool operator==(const Lifetime&) const = default;
 };
 
-/// Buffers of one value class on one rank.
+/// Buffers of one value class on one rank. In asynchronous programs lifetimes are first in, first out, and a
+/// micro-batch, counted from the fill, has slot (micro-batch mod slots); so no table by program is needed.
 struct SlotClass {
   ValueClass value;
   std::int64_t bytes = 0;  ///< of one slot
@@ -121,9 +122,14 @@ struct BufferPlan {
 /// model yet).
 [[nodiscard]] std::int64_t scratch_bytes(const Plan& plan, Rank rank);
 
+/// Versions of a layer's weights that every rank running it keeps: 1 in synchronous plans, see
+/// WeightVersions::kept for asynchronous ones.
+[[nodiscard]] int weight_versions(const Plan& plan, LayerId layer);
+
 /// Memory of a rank by use [B]. The peak is the sum: everything is allocated once.
 struct MemoryUse {
-  std::int64_t parameters = 0;       ///< masters and packed copies of all layers that the rank runs in any work
+  std::int64_t parameters =
+      0;  ///< all versions of masters and packed copies of the layers that the rank runs in any work
   std::int64_t gradients = 0;        ///< of the layers that it updates
   std::int64_t optimizer_state = 0;  ///< momentum: as large as the parameters it updates
   std::int64_t buffers = 0;          ///< slot_classes

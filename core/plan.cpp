@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/index.h"
@@ -10,19 +11,22 @@
 namespace sluice {
 namespace {
 
+void check_range(const std::string& what, int value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) throw bad_input(text(what, " is ", value, ", expected ", least, " to ", most));
+}
+
 void check_index(const std::string& what, int value, std::size_t size) {
-  if (value < 0 || value >= static_cast<int>(size))
-    throw bad_input(text(what, " is ", value, ", expected 0 to ", static_cast<std::int64_t>(size) - 1));
+  check_range(what, value, 0, static_cast<std::int64_t>(size) - 1);
 }
 
 /// Positions may be left out; interpreters make tables by position.
-constexpr std::size_t kMostPositions = 1'000'000;
+constexpr int kMostPositions = 1'000'000;
 
 void validate_stages(const Plan& plan) {
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const Stage& stage = plan.stages[i];
     const std::string name = text("stage ", i);
-    check_index(name + ": index", stage.index, kMostPositions);
+    check_range(name + ": index", stage.index, 0, kMostPositions - 1);
     if (stage.layers.empty()) throw bad_input(name + " has no layers");
     if (stage.owners.empty()) throw bad_input(name + " has no owner");
     if (!std::is_sorted(stage.layers.begin(), stage.layers.end())) throw bad_input(name + ": layers are not ascending");
@@ -58,7 +62,8 @@ void validate_transfers(const Plan& plan) {
   }
 }
 
-void validate_instruction(const Plan& plan, const Instruction& instruction, const std::string& place) {
+/// @param relative  micro-batch and version are, to the base of an asynchronous program: no more than a pipeline away
+void validate_instruction(const Plan& plan, const Instruction& instruction, bool relative, const std::string& place) {
   const bool names_stage = is_compute(instruction.op) || instruction.op == Op::optimizer_step;
   const bool names_transfer = instruction.op >= Op::multicast_start && instruction.op <= Op::all_reduce_wait;
   bool has_microbatch =
@@ -68,8 +73,13 @@ void validate_instruction(const Plan& plan, const Instruction& instruction, cons
     check_index(place + ": transfer", instruction.transfer, plan.transfers.size());
     has_microbatch = !of_layer(plan.transfers[at(instruction.transfer)].payload);
   }
-  if (has_microbatch)
+  if (relative) {
+    const std::int64_t reach = 2 * std::ssize(plan.stages) + plan.receive_ahead + 2;
+    check_range(place + ": micro-batch", instruction.microbatch, -reach, plan.microbatches + reach);
+    check_range(place + ": version", instruction.version, -reach, plan.microbatches + reach);
+  } else if (has_microbatch) {
     check_index(place + ": micro-batch", instruction.microbatch, static_cast<std::size_t>(plan.microbatches));
+  }
 }
 
 }  // namespace
@@ -239,25 +249,31 @@ void validate(const Plan& plan) {
   validate_stages(plan);
   validate_groups(plan);
   validate_transfers(plan);
+  const bool trains_asynchronously = asynchronous(plan);
   for (const Program& program : plan.programs) {
+    const bool relative = trains_asynchronously && program.name != "evaluate";
     if (program.ranks.size() != plan.cluster.ranks.size())
       throw bad_input(text("program ", program.name, " has lists for ", program.ranks.size(),
                            " ranks, the cluster has ", plan.cluster.ranks.size()));
     for (std::size_t rank = 0; rank < program.ranks.size(); ++rank)
       for (std::size_t i = 0; i < program.ranks[rank].size(); ++i)
-        validate_instruction(plan, program.ranks[rank][i],
+        validate_instruction(plan, program.ranks[rank][i], relative,
                              text("program ", program.name, ", rank ", rank, ", instruction ", i));
   }
 }
 
 std::string cell(const Plan& plan, const Instruction& instruction) {
+  const bool versions = asynchronous(plan);
+  const bool whole_step = !versions && instruction.microbatch == kNone;
+  const auto version = [&] { return versions ? text("v", instruction.version) : std::string(); };
   const auto stage_cell = [&](const char* letter) {
     const int index = plan.stages[at(instruction.stage)].index;
-    return instruction.microbatch == kNone ? text(letter, index) : text(index, letter, instruction.microbatch);
+    return whole_step ? text(letter, index) : text(index, letter, instruction.microbatch, version());
   };
   const auto transfer_cell = [&](const char* sign) {
-    return instruction.microbatch == kNone ? text(sign, "T", instruction.transfer)
-                                           : text(sign, "T", instruction.transfer, ".", instruction.microbatch);
+    const bool weights = plan.transfers[at(instruction.transfer)].payload == Payload::weights;
+    return whole_step ? text(sign, "T", instruction.transfer)
+                      : text(sign, "T", instruction.transfer, ".", instruction.microbatch, weights ? version() : "");
   };
   switch (instruction.op) {
     case Op::load_input:

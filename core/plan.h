@@ -99,13 +99,15 @@ enum class Op : std::uint8_t {
 /// Asynchronous programs (fill, steady, drain) overlap in time: micro-batches and versions are relative to the
 /// program's base, which is n M micro-batches and n times the versions made by one steady program in its n-th run since
 /// the pipeline was filled; fill has base 0, drain the base of the steady program that would have been next. Weights of
-/// a version below that of the fill are the fill's. There optimizer steps and transfers of weights name the last
-/// micro-batch whose gradient the update takes.
+/// a version below that of the fill are the fill's, and instructions of a micro-batch below the fill's first are left
+/// out (a send of the steady program before is waited for, and there was none): absolute = base + relative, at least 0.
+/// There optimizer steps and transfers of weights name the last micro-batch whose gradient the update takes, and a
+/// negative micro-batch is never "none". See core/asynchronous.h.
 struct Instruction {
   Op op = Op::forward;
   int stage = kNone;       ///< index into Plan::stages
   int transfer = kNone;    ///< index into Plan::transfers
-  int microbatch = kNone;  ///< 0..M-1, kNone where there is none; asynchronous: 0..M-1 + what is in flight
+  int microbatch = kNone;  ///< 0..M-1, kNone where there is none; asynchronous: relative, see above
   int version = 0;  ///< of weights: that computes use, an optimizer step makes, a transfer carries; synchronous: 0
   bool operator==(const Instruction&) const = default;
 };
@@ -186,7 +188,7 @@ void validate(const Plan& plan);
 
 /// The cell of a schedule grid: "2F0", "1B3"; "1I3", "1W3" for the two halves of a
 /// backward, "1R3" for recompute; "+T4.0" and "-T4.0" for start and wait of
-/// transfer 4, "U1" for an optimizer step.
+/// transfer 4, "U1" for an optimizer step. Asynchronous plans show versions, too: "2F0v3", "1U5v6", "+T4.5v6".
 [[nodiscard]] std::string cell(const Plan& plan, const Instruction& instruction);
 
 }  // namespace sluice
