@@ -46,7 +46,8 @@ class Accounts {
         cluster_(cost.cluster()),
         stages_(stages),
         pricing_(cost.pricing()),
-        of_(profile_.model, stages) {
+        of_(profile_.model, stages),
+        replicas_(replicas_by_position(stages)) {
     loads_.ranks.resize(cluster_.ranks.size());
     loads_.nodes.resize(cluster_.node_names.size());
   }
@@ -147,23 +148,40 @@ class Accounts {
 
   /// What a bound of memory_use() says of each rank: WorkerCost's, of all that the rank does.
   void count_memory() {
-    const std::vector<int> replicas = replicas_by_position(stages_);
-    const auto ranks_from = [&](int position) {
-      return std::accumulate(replicas.begin() + position, replicas.end(), 0);
-    };
     for (Rank rank = 0; rank < std::ssize(loads_.ranks); ++rank) {
-      WorkerTally tally(cost_);
-      int position = std::numeric_limits<int>::max(), owners = position;
-      for (const Stage& stage : stages_) {
-        if (!owns(rank, stage)) continue;
-        position = std::min(position, stage.index);
-        owners = std::min(owners, static_cast<int>(stage.owners.size()));
-        for (const LayerId layer : stage.layers) tally.add({layer, stage.work});
-      }
-      if (!tally.empty())
-        loads_.ranks[at(rank)].memory_bytes =
-            cost_.memory_bytes(tally.load(), {owners, ranks_from(position), ranks_from(0)});
+      Stages own;
+      std::map<int, Stages> by_position;
+      for (const Stage& stage : stages_)
+        if (owns(rank, stage)) {
+          own.push_back(&stage);
+          by_position[stage.index].push_back(&stage);
+        }
+      std::int64_t& bytes = loads_.ranks[at(rank)].memory_bytes;
+      if (!share_a_work(own))
+        bytes = memory_of(own);
+      else  // what these hand to each other waits here as if it came from elsewhere
+        for (const auto& [position, stages] : by_position) bytes += memory_of(stages);
     }
+  }
+
+  /// Of one owner of the stages.
+  [[nodiscard]] std::int64_t memory_of(const Stages& stages) const {
+    if (stages.empty()) return 0;
+    WorkerTally tally(cost_);
+    int position = std::numeric_limits<int>::max(), owners = position;
+    for (const Stage* stage : stages) {
+      position = std::min(position, stage->index);
+      owners = std::min(owners, static_cast<int>(stage->owners.size()));
+      for (const LayerId layer : stage->layers) tally.add({layer, stage->work});
+    }
+    const auto ranks_from = [&](int first) { return std::accumulate(replicas_.begin() + first, replicas_.end(), 0); };
+    return cost_.memory_bytes(tally.load(), {owners, ranks_from(position), ranks_from(0)});
+  }
+
+  static bool share_a_work(const Stages& stages) {
+    std::set<Work> works;
+    return std::any_of(stages.begin(), stages.end(),
+                       [&](const Stage* stage) { return !works.insert(stage->work).second; });
   }
 
   /// Moves bytes from those that make (parts of) something to those that need it, over all borders between.
@@ -231,6 +249,7 @@ class Accounts {
   const std::vector<Stage>& stages_;
   const Pricing& pricing_;
   const StagesOfLayers of_;
+  const std::vector<int> replicas_;
   Loads loads_;
 };
 

@@ -37,7 +37,8 @@
 /// the node that needs it by the NIC alone and is passed on from there.
 ///
 /// Memory of a rank: an upper bound of memory_use() of the plan built from the stages,
-/// the same that WorkerCost charges (docs/planner.md has the table).
+/// the same that WorkerCost charges (docs/planner.md has the table). A rank that owns several stages of one work is
+/// charged for each of its positions as for a rank of its own.
 namespace sluice {
 
 /// What a step looks like, besides its stages.
@@ -63,7 +64,7 @@ struct Loads {
   std::vector<NodeLoad> nodes;
 };
 
-/// @param stages  every (layer, work) once; owners within the cluster, no rank owns two stages of one work
+/// @param stages  every (layer, work) once; owners within the cluster
 [[nodiscard]] Loads loads_of(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages,
                              const Pricing& pricing);
 

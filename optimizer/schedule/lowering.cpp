@@ -1,7 +1,6 @@
 #include "optimizer/schedule/lowering.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -37,9 +36,9 @@ namespace {
 //   The members of a group start its collectives in the same order. Multicasts:
 // that of G(p), then of the transfer. Where a start stands grows with G(p), at the
 // root and at the receivers; weights come last, since a root updates after all
-// else it makes, and all that a rank gets from one update start at one place.
-// All-reduces have groups of their own, and a rank updates one stage: its layers'
-// follow each other everywhere in ascending order.
+// else it makes, and no receiver starts those of one root before its last use of any.
+// Each stage's all-reduces have a group of their own: its layers' follow each other
+// everywhere in ascending order.
 
 /// Where an instruction goes: in front of the compute instruction `slot`, or at the end.
 /// Within a slot starts come first (they must not wait for waits), then loads, then waits.
@@ -62,14 +61,17 @@ class Lowering {
         insertions_(lists_.size()) {
     for (int t = 0; t < std::ssize(plan.transfers); ++t) {
       const Transfer& transfer = plan.transfers[at(t)];
-      const bool sums = transfer.payload == Payload::weight_gradients;
-      (sums ? all_reduce_group_index_ : group_index_).emplace(plan.groups[at(transfer.group)], transfer.group);
+      if (transfer.payload == Payload::weight_gradients)
+        all_reduce_groups_.emplace(flow_.update_stage(transfer.layer), transfer.group);
+      else
+        group_index_.emplace(plan.groups[at(transfer.group)], transfer.group);
       transfer_index_.emplace(transfer, t);
     }
   }
 
   Program run(const std::string& name) {
     find_first_reads();
+    find_weights_readers();
     for (const auto& [order, place] : in_order()) {
       const auto [rank, index] = place;
       const Instruction& instruction = lists_[at(rank)][at(index)];
@@ -150,38 +152,41 @@ class Lowering {
   }
 
   void send_weights(const Stage& updated, Rank root, int index) {
-    const auto [known, is_new] = weights_readers_.try_emplace(&updated);
-    if (is_new) known->second = weights_readers(updated);
-    const Readers& readers = known->second[root];
-    std::map<Rank, int> earliest;  // one place for all that this update sends to the rank
-    for (const auto& [rank, layers] : readers)
-      earliest[rank] = after_last(rank, [&, &layers = layers](const Stage& stage) {
-        return std::any_of(stage.layers.begin(), stage.layers.end(), [&](LayerId l) { return layers.contains(l); });
-      });
     for (const LayerId layer : updated.layers) {
       FirstReads wait;  // they read in the next program, so all wait at the end of this one
-      for (const auto& [rank, layers] : readers)
-        if (layers.contains(layer)) wait.emplace(rank, length(rank));
+      std::map<Rank, int> earliest;
+      for (const auto& [rank, layers] : weights_readers_[root])
+        if (layers.contains(layer)) {
+          wait.emplace(rank, length(rank));
+          earliest.emplace(rank, weights_slot(root, rank));
+        }
       const std::int64_t bytes = plan_.profile.costs[at(layer)].parameter_bytes;
       multicast({.payload = Payload::weights, .layer = layer, .bytes = bytes}, kNone, root, index, wait, earliest);
     }
   }
 
-  /// By owner of a stage that updates: the layers with parameters whose weights it sends to ranks that run them in
+  /// By owner of stages that update: the layers with parameters whose weights it sends to ranks that run them in
   /// any other work. Each is served by an owner on its own node if there is one, else by the first owner.
-  [[nodiscard]] std::map<Rank, Readers> weights_readers(const Stage& updated) const {
-    std::map<Rank, Readers> readers;
-    for (const Stage& stage : plan_.stages) {
-      std::vector<LayerId> shared;
-      std::set_intersection(stage.layers.begin(), stage.layers.end(), updated.layers.begin(), updated.layers.end(),
-                            std::back_inserter(shared));
-      std::erase_if(shared, [&](LayerId layer) { return plan_.profile.costs[at(layer)].parameter_bytes == 0; });
-      if (shared.empty()) continue;
-      for (const Rank rank : stage.owners)
-        if (!owns(rank, updated))
-          readers[weights_server(updated.owners, rank, plan_.cluster)][rank].insert(shared.begin(), shared.end());
-    }
-    return readers;
+  void find_weights_readers() {
+    for (const Stage& stage : plan_.stages)
+      for (const LayerId layer : stage.layers) {
+        const Stage& updated = plan_.stages[at(flow_.update_stage(layer))];
+        if (plan_.profile.costs[at(layer)].parameter_bytes == 0) continue;
+        for (const Rank rank : stage.owners)
+          if (!owns(rank, updated))
+            weights_readers_[weights_server(updated.owners, rank, plan_.cluster)][rank].insert(layer);
+      }
+  }
+
+  /// Behind the rank's last use of any weights that `root` sends it.
+  int weights_slot(Rank root, Rank rank) {
+    const auto [known, is_new] = weights_slots_.try_emplace({root, rank});
+    const std::set<LayerId>& layers = weights_readers_[root][rank];
+    if (is_new)
+      known->second = after_last(rank, [&](const Stage& stage) {
+        return std::any_of(stage.layers.begin(), stage.layers.end(), [&](LayerId l) { return layers.contains(l); });
+      });
+    return known->second;
   }
 
   /// The root starts right behind instruction `index`, which made the payload, and
@@ -235,11 +240,15 @@ class Lowering {
     return index_in(plan_.groups, group_index_, group);
   }
 
-  /// A row of its own, even if a multicast has an equal one: the order of starts within a group is theirs.
+  /// A row of its own, even if a multicast or another stage has an equal one: the order of starts within is its own.
   int all_reduce_group(const Stage& updated) {
-    Group group{.root = updated.owners.front(), .members = updated.owners, .algorithm = algorithm_};
-    std::sort(group.members.begin(), group.members.end());
-    return index_in(plan_.groups, all_reduce_group_index_, group);
+    const auto [known, is_new] =
+        all_reduce_groups_.try_emplace(static_cast<int>(&updated - plan_.stages.data()), std::ssize(plan_.groups));
+    if (is_new) {
+      plan_.groups.push_back({.root = updated.owners.front(), .members = updated.owners, .algorithm = algorithm_});
+      std::sort(plan_.groups.back().members.begin(), plan_.groups.back().members.end());
+    }
+    return known->second;
   }
 
   template <typename Row>
@@ -277,10 +286,11 @@ class Lowering {
   const std::vector<std::vector<Instruction>>& lists_;  // the figure's, by rank
   const std::vector<std::vector<int>> order_;           // their G
   std::map<Group, int> group_index_;                    // rows of the plan's tables
-  std::map<Group, int> all_reduce_group_index_;
+  std::map<int, int> all_reduce_groups_;                // by stage that updates
   std::map<Transfer, int> transfer_index_;
   std::map<ValueUse, FirstReads> first_reads_;
-  std::map<const Stage*, std::map<Rank, Readers>> weights_readers_;
+  std::map<Rank, Readers> weights_readers_;  // by rank that sends
+  std::map<std::pair<Rank, Rank>, int> weights_slots_;
   std::vector<std::vector<Insertion>> insertions_;  // by rank
 };
 

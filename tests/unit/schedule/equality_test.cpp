@@ -46,11 +46,16 @@ TEST(Equality, the_random_plans_have_all_features) {
     plans["free owners"] += any([&](const Stage& stage) {
       return any([&](const Stage& other) { return stage.index == other.index && stage.owners != other.owners; }) == 1;
     });
+    plans["several positions on a rank"] += any([&](const Stage& stage) {
+      return any([&](const Stage& other) {
+               return stage.work == other.work && stage.index < other.index && owns(stage.owners.front(), other);
+             }) == 1;
+    });
     plans["more replicas than micro-batches"] +=
         any([&](const Stage& stage) { return std::ssize(stage.owners) > plan.microbatches; });
   }
   for (const auto& [feature, count] : plans) EXPECT_GT(count, 50) << feature;
-  EXPECT_EQ(plans.size(), 6U);
+  EXPECT_EQ(plans.size(), 7U);
 }
 
 }  // namespace

@@ -97,12 +97,24 @@ std::vector<int> random_positions(Random& random, const Model& model, int positi
 
 using Owners = std::vector<std::vector<Rank>>;  // by position
 
-/// Up to three ranks for each position, all different.
+std::vector<Rank> shuffled_ranks(Random& random, int ranks) {
+  std::vector<Rank> shuffled(at(ranks));
+  std::iota(shuffled.begin(), shuffled.end(), 0);
+  std::shuffle(shuffled.begin(), shuffled.end(), random);
+  return shuffled;
+}
+
+/// Up to three ranks for each position; sometimes the same ones for several.
 Owners random_owners(Random& random, int positions, int ranks) {
-  std::vector<Rank> free(at(ranks));
-  std::iota(free.begin(), free.end(), 0);
-  std::shuffle(free.begin(), free.end(), random);
+  std::vector<Rank> free = shuffled_ranks(random, ranks);
   Owners owners(at(positions));
+  if (chance(random, 0.3)) {
+    for (std::vector<Rank>& some : owners) {
+      some = shuffled_ranks(random, ranks);
+      some.resize(at(uniform(random, 1, std::min(3, ranks))));
+    }
+    return owners;
+  }
   for (int k = 0; k < positions; ++k) {
     const int left = static_cast<int>(free.size()) - (positions - 1 - k);  // one for each position to come
     for (int r = uniform(random, 1, std::min(3, left)); r > 0; --r) {
