@@ -16,20 +16,30 @@ int floor_div(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 /// Appends a program to one that counts from the fill; what belongs to a micro-batch before it is left out.
 void append(Program& whole, const Program& part, int microbatch_base, int version_base) {
   for (std::size_t rank = 0; rank < part.ranks.size(); ++rank)
-    for (Instruction instruction : part.ranks[rank]) {
-      instruction.microbatch += microbatch_base;
-      instruction.version = std::max(0, instruction.version + version_base);
-      if (instruction.microbatch >= 0) whole.ranks[rank].push_back(instruction);
-    }
+    for (const Instruction& instruction : part.ranks[rank])
+      if (const auto absolute = from_fill(instruction, microbatch_base, version_base))
+        whole.ranks[rank].push_back(*absolute);
 }
 
 }  // namespace
+
+std::optional<Instruction> from_fill(Instruction instruction, int microbatch_base, int version_base) {
+  instruction.microbatch += microbatch_base;
+  instruction.version = std::max(0, instruction.version + version_base);
+  return instruction.microbatch >= 0 ? std::optional(instruction) : std::nullopt;
+}
 
 bool asynchronous(const Plan& plan) {
   const auto all = schedules();
   return std::any_of(all.begin(), all.end(),
                      [&](const Schedule& s) { return s.name == plan.schedule && s.asynchronous; });
 }
+
+bool counts_from_fill(const Plan& plan, const Program& program) {
+  return asynchronous(plan) && program.name != "evaluate";
+}
+
+const Program& training_program(const Plan& plan) { return program(plan, asynchronous(plan) ? "steady" : "step"); }
 
 WeightVersions::WeightVersions(const Plan& plan)
     : one_batch_late_(plan.schedule == "pipedream-2bw"),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/plan.h"
@@ -18,6 +19,12 @@ namespace sluice {
 
 /// True if the plan's schedule is asynchronous; false for a name that is not known.
 [[nodiscard]] bool asynchronous(const Plan& plan);
+
+/// True for fill, steady and drain: micro-batches and versions are relative to the program's base.
+[[nodiscard]] bool counts_from_fill(const Plan& plan, const Program& program);
+
+/// What runs again and again: "step", or "steady" of an asynchronous plan.
+[[nodiscard]] const Program& training_program(const Plan& plan);
 
 /// The formulas above for the stages of an asynchronous plan.
 class WeightVersions {
@@ -46,6 +53,10 @@ class WeightVersions {
   std::vector<int> position_;        ///< by stage
   std::vector<int> first_position_;  ///< by layer: min(j, k)
 };
+
+/// An instruction of an asynchronous program, micro-batch and version counted from the fill; none if it is left out,
+/// since its micro-batch is before the fill's first.
+[[nodiscard]] std::optional<Instruction> from_fill(Instruction instruction, int microbatch_base, int version_base);
 
 /// One straight program of fill, that many runs of steady, and drain, with micro-batches and versions counted from the
 /// fill: what interpreters of asynchronous plans walk. It runs (steadies + steadies_in_drain()) M micro-batches.

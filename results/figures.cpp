@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "core/asynchronous.h"
 #include "core/cost_model.h"
 #include "core/index.h"
 #include "core/statistics.h"
@@ -69,7 +70,7 @@ void add_prediction(RankFigures& figures, const RunHeader& header) {
   const auto rank = at(figures.rank);
   const RankTimeline& predicted = header.predicted.ranks[rank];
   const auto step_ns = static_cast<double>(makespan_ns(header.predicted));
-  const auto& list = program(header.plan, "step").ranks[rank];
+  const auto& list = training_program(header.plan).ranks[rank];
   if (step_ns > 0) figures.predicted_bubble = 1 - static_cast<double>(compute_ns(predicted, list)) / step_ns;
   figures.predicted_peak_memory_bytes = predicted.peak_memory_bytes;
 }
@@ -120,7 +121,7 @@ using WorkKey = std::pair<int, Op>;  ///< stage, op
 std::map<WorkKey, std::vector<double>> measured_works(const RunResults& results) {
   std::map<WorkKey, std::vector<double>> durations;
   if (results.tables.timeline.empty()) return durations;
-  const Program& step = program(results.header.plan, "step");
+  const Program& step = training_program(results.header.plan);
   for (const InstructionRecord& row : warm(results.tables.timeline)) {
     const Instruction& instruction = step.ranks[at(row.rank)][at(row.instruction)];
     if (is_staged(instruction.op))
@@ -138,7 +139,7 @@ void add_stages(Figures& figures, const RunResults& results) {
   };
   const Plan& plan = results.header.plan;
   std::map<WorkKey, Predicted> works;
-  const Program& step = program(plan, "step");
+  const Program& step = training_program(plan);
   for (Rank rank = 0; rank < std::ssize(step.ranks); ++rank)
     for (const Instruction& instruction : step.ranks[at(rank)]) {
       if (!is_staged(instruction.op)) continue;
@@ -207,7 +208,7 @@ Figures figures_of(const RunResults& results) {
   figures.predicted_step_s = header.predicted.ranks.empty() ? header.plan.figures.step_s
                                                             : static_cast<double>(makespan_ns(header.predicted)) * 1e-9;
   if (!header.predicted.ranks.empty())
-    figures.predicted_bubble = bubble_fraction(header.predicted, program(header.plan, "step"));
+    figures.predicted_bubble = bubble_fraction(header.predicted, training_program(header.plan));
   add_ranks(figures, results);
   add_traffic(figures, results);
   add_stages(figures, results);

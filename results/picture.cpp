@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/asynchronous.h"
 #include "core/index.h"
 #include "core/text.h"
 
@@ -84,7 +85,7 @@ std::optional<MeasuredStep> last_measured_step(const RunResults& results) {
     timeline.ranks[at(row.rank)].instructions.push_back(row.time);
   }
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const Program& list = program(results.header.plan, "step");
+    const Program& list = training_program(results.header.plan);
     const bool whole = std::equal(list.ranks.begin(), list.ranks.end(), step->second.ranks.begin(),
                                   [](auto& a, auto& b) { return a.size() == b.instructions.size(); });
     if (whole) return MeasuredStep{step->first, step->second, shifts(results, step->first, ranks)};

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/asynchronous.h"
 #include "core/text.h"
 #include "results/figures.h"
 #include "results/picture.h"
@@ -85,11 +86,11 @@ std::string pictures(const RunResults& results) {
   if (!header.predicted.ranks.empty())
     lines +=
         text("\nthe step as predicted, ", format_seconds(static_cast<double>(makespan_ns(header.predicted)) * 1e-9),
-             "\n", picture(header.predicted, program(header.plan, "step")));
+             "\n", picture(header.predicted, training_program(header.plan)));
   if (const auto measured = last_measured_step(results))
     lines += text("\nstep ", measured->step, " as measured",
                   measured->shift_ns.empty() ? ", each rank from its own begin" : "", "\n",
-                  picture(measured->timeline, program(header.plan, "step"), measured->shift_ns));
+                  picture(measured->timeline, training_program(header.plan), measured->shift_ns));
   if (!lines.empty())
     lines +=
         "  (0-9 forward, a-z backward of micro-batch 0, 1, ...; W backward-weight; R recompute; U update; = load, "

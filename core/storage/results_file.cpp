@@ -1,4 +1,5 @@
 #include "core/storage/results_file.h"
+#include "core/asynchronous.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,6 +7,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/index.h"
 #include "core/storage/results_tables.h"
@@ -123,7 +125,7 @@ void validate_header(const std::string& path, const RunHeader& header) {
     throw bad_input(
         text(path, ": /run/places has ", header.places.size(), " rows, expected one for each of ", ranks, " ranks"));
   if (header.predicted.ranks.empty()) return;
-  const Program& step = program(header.plan, "step");
+  const Program& step = training_program(header.plan);
   if (header.predicted.ranks.size() != ranks)
     throw bad_input(text(path, ": /run/predicted is of ", header.predicted.ranks.size(), " ranks, expected ", ranks));
   for (std::size_t rank = 0; rank < ranks; ++rank)
@@ -158,7 +160,7 @@ void validate_rows(const std::string& path, const RunHeader& header, const RunTa
   for (const RankStep& row : tables.ranks) require_rank(path, "ranks", row.rank, ranks);
   for (const ClockOffset& row : tables.clocks) require_rank(path, "clocks", row.rank, ranks);
   if (tables.timeline.empty()) return;
-  const Program& step = program(header.plan, "step");
+  const Program& step = training_program(header.plan);
   for (const InstructionRecord& row : tables.timeline) {
     require_rank(path, "timeline", row.rank, ranks);
     const auto& list = step.ranks[at(row.rank)];

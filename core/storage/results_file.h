@@ -30,7 +30,7 @@ struct RankPlace {
 /// What is known when a run, or a restart of it, begins.
 struct RunHeader {
   Plan plan;
-  Timeline predicted;             ///< of program "step", one list per rank; no ranks if there is none
+  Timeline predicted;  ///< of program "step" (asynchronous: "steady"), one list per rank; no ranks if there is none
   std::vector<RankPlace> places;  ///< one per rank
   std::int64_t seed = 0;
   int threads = 1;      ///< per rank
@@ -68,7 +68,7 @@ struct RankStep {
   bool operator==(const RankStep&) const = default;
 };
 
-/// One instruction of program "step" on a rank, in a step that was recorded.
+/// One instruction of program "step" or "steady" on a rank, in a step that was recorded.
 struct InstructionRecord {
   std::int64_t step = 0;
   Rank rank = 0;
