@@ -31,10 +31,11 @@ test: setup ## build and run all tests (LABEL=quick leaves the long ones out, as
 soak: ## run the long tests alone (CMAKE_FLAGS=-DSLUICE_SOAK_ROUNDS=500: longer still)
 	$(MAKE) test LABEL=soak
 
-bench: ## time the planner on the models of tests/data, beside the figures of others
-	$(MAKE) all TARGETS="planner_bench msr_comparison"
+bench: ## time the planner on the models of tests/data, beside the figures of others, and the simulator
+	$(MAKE) all TARGETS="planner_bench msr_comparison simulator_bench"
 	$(BUILD)/bin/planner_bench
 	$(BUILD)/bin/msr_comparison
+	$(BUILD)/bin/simulator_bench
 
 install: all ## install executables, job scripts and documents under PREFIX (default /usr/local)
 	cmake --install $(BUILD) --prefix $(PREFIX)
