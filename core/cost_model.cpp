@@ -82,9 +82,16 @@ std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster) {
 
 double ring_share(int members) { return 2.0 * (members - 1) / members; }
 
+RingChunk ring_chunk(std::int64_t bytes, int members, int index) {
+  constexpr std::int64_t kFloat = sizeof(float);
+  const std::int64_t each = bytes / kFloat / members, larger = bytes / kFloat % members;
+  const std::int64_t i = index % members;
+  const std::int64_t rest = i == members - 1 ? bytes % kFloat : 0;
+  return {.offset = kFloat * (i * each + std::min(i, larger)), .bytes = kFloat * (each + (i < larger ? 1 : 0)) + rest};
+}
+
 std::int64_t ring_bytes(std::int64_t bytes, int members, int edge) {
-  const auto chunk = [&](int index) { return bytes / members + (index % members < bytes % members ? 1 : 0); };
-  return 2 * bytes - chunk(edge + 1) - chunk(edge + 2);
+  return 2 * bytes - ring_chunk(bytes, members, edge + 1).bytes - ring_chunk(bytes, members, edge + 2).bytes;
 }
 
 double ring_time(const LinkClass& link, std::int64_t bytes, int members) {

@@ -47,9 +47,19 @@ struct Edge {
 /// Which of the owners that update weights sends them to a rank that does not: the first on its node, else the first.
 [[nodiscard]] Rank weights_server(const std::vector<Rank>& owners, Rank rank, const Cluster& cluster);
 
+/// A part of an all-reduce's payload [B].
+struct RingChunk {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+
+/// A ring all-reduce cuts its payload into one chunk per member, of whole floats: of n floats the first n mod
+/// `members` chunks have one more. Bytes that make no float (foreign models have them) go with the last chunk.
+/// @param index  taken modulo `members`; at least 0
+[[nodiscard]] RingChunk ring_chunk(std::int64_t bytes, int members, int index);
+
 /// What the i-th edge of a ring of `members` carries in all rounds of an
-/// all-reduce of `bytes` [B]. The payload is cut into one chunk per member, the
-/// first `bytes % members` of them a byte larger; the i-th member sends every
+/// all-reduce of `bytes` [B]. The i-th member sends every
 /// chunk but i+1 while sums are made, and every chunk but i+2 while they are
 /// handed on: 2 (members - 1) / members of the bytes, and 2 (members - 1) times
 /// the bytes over all edges, exactly.

@@ -91,7 +91,8 @@ TEST(Ring, goes_through_each_node_once) {
 /// What the i-th member of a ring sends, chunk by chunk as Patarasuk and Yuan do it.
 std::int64_t bytes_sent_step_by_step(std::int64_t bytes, int members, int member) {
   std::vector<std::int64_t> chunks(static_cast<std::size_t>(members), 0);
-  for (std::int64_t byte = 0; byte < bytes; ++byte) ++chunks[static_cast<std::size_t>(byte % members)];
+  for (std::int64_t value = 0; value < bytes / 4; ++value) chunks[static_cast<std::size_t>(value % members)] += 4;
+  chunks.back() += bytes % 4;
   const auto chunk = [&](int index) { return chunks[static_cast<std::size_t>((index + 2 * members) % members)]; };
   std::int64_t sent = 0;
   for (int step = 0; step < members - 1; ++step) sent += chunk(member - step) + chunk(member + 1 - step);
@@ -108,6 +109,21 @@ TEST(Ring, carries_two_r_minus_one_times_the_bytes_exactly) {
         sum += sent;
       }
       EXPECT_EQ(sum, 2 * (members - 1) * bytes) << members << " members, " << bytes << " B";
+    }
+}
+
+TEST(Ring, cuts_a_payload_into_chunks_of_whole_floats_without_gaps) {
+  for (const int members : {1, 2, 3, 4, 7})
+    for (const std::int64_t bytes : {0, 3, 4, 8, 28, 40, 41, 1002}) {
+      std::int64_t end = 0;
+      for (int index = 0; index < members; ++index) {
+        const RingChunk chunk = ring_chunk(bytes, members, index);
+        EXPECT_EQ(chunk.offset, end) << members << " members, " << bytes << " B";
+        EXPECT_EQ(chunk.offset % 4, 0) << members << " members, " << bytes << " B";
+        end += chunk.bytes;
+      }
+      EXPECT_EQ(end, bytes) << members << " members";
+      EXPECT_EQ(ring_chunk(bytes, members, members).bytes, ring_chunk(bytes, members, 0).bytes);
     }
 }
 
