@@ -16,7 +16,9 @@
 #include "runtime/comm/backoff.h"
 #include "runtime/comm/messenger.h"
 #include "runtime/comm/mpi_check.h"
+#include "runtime/comm/multicast.h"
 #include "runtime/comm/node_map.h"
+#include "runtime/comm/ring_all_reduce.h"
 
 namespace sluice {
 
@@ -31,7 +33,7 @@ CommunicatorSettings CommunicatorSettings::from_environment() {
   return settings;
 }
 
-bool Operation::done() const { return !multicast_ || multicast_->done(); }
+bool Operation::done() const { return !collective_ || collective_->done(); }
 
 class MaxInFlight {
  public:
@@ -145,13 +147,22 @@ const LinkBytes& Communicator::received_bytes() const { return impl_->messenger.
 
 Operation Communicator::start_multicast(std::span<const Edge> edges, void* data, std::int64_t bytes, int tag,
                                         Event ready) {
-  return Operation(impl_->messenger.start(edges, data, bytes, tag, std::move(ready)));
+  auto multicast = std::make_shared<Multicast>(edges, rank(), size(), data, bytes, tag, std::move(ready));
+  impl_->messenger.start(multicast);
+  return Operation(std::move(multicast));
+}
+
+Operation Communicator::start_all_reduce(std::span<const Edge> ring, float* data, std::int64_t count, int tag,
+                                         Event ready) {
+  auto all_reduce = std::make_shared<RingAllReduce>(ring, rank(), size(), data, count, tag, std::move(ready));
+  impl_->messenger.start(all_reduce);
+  return Operation(std::move(all_reduce));
 }
 
 void Communicator::progress() { impl_->advance(); }
 
 void Communicator::wait(Operation& operation) {
-  impl_->wait_until([&] { return operation.done(); }, [&] { return impl_->messenger.missing(*operation.multicast_); });
+  impl_->wait_until([&] { return operation.done(); }, [&] { return impl_->messenger.missing(*operation.collective_); });
 }
 
 void Communicator::barrier() {

@@ -25,14 +25,14 @@ struct CommunicatorSettings {
   [[nodiscard]] static CommunicatorSettings from_environment();
 };
 
-class Multicast;
+class Collective;
 
-/// A multicast in flight, as its starter holds it. Move-only. Wait for it before
+/// A multicast or an all-reduce in flight, as its starter holds it. Move-only. Wait for it before
 /// its data is touched or freed. Default-constructed: done.
 class Operation {
  public:
   Operation() = default;
-  explicit Operation(std::shared_ptr<Multicast> multicast) : multicast_(std::move(multicast)) {}
+  explicit Operation(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {}
   Operation(Operation&&) noexcept = default;
   Operation& operator=(Operation&&) noexcept = default;
 
@@ -41,7 +41,7 @@ class Operation {
 
  private:
   friend class Communicator;
-  std::shared_ptr<Multicast> multicast_;
+  std::shared_ptr<Collective> collective_;
 };
 
 class MaxInFlight;
@@ -101,10 +101,20 @@ class Communicator {
   [[nodiscard]] Operation start_multicast(std::span<const Edge> edges, void* data, std::int64_t bytes, int tag,
                                           Event ready);
 
+  /// Starts this rank's part in the sum of `count` floats over the members of `ring` (ring_edges; this rank must be
+  /// one of them, unless the ring is empty), in place: then all hold the same sums, added in an order that
+  /// follows from the ring alone. Never blocks; all members give the same ring, count and tag, which is one of the
+  /// tags of multicasts.
+  /// @param data   read and written by the processor from `ready` until waited for
+  /// @param ready  when the addends are written
+  /// @throws Error (runtime fault) naming tag or rank that do not fit.
+  [[nodiscard]] Operation start_all_reduce(std::span<const Edge> ring, float* data, std::int64_t count, int tag,
+                                           Event ready);
+
   /// MPI's limit: a plan with more (transfer, micro-batch) pairs cannot run.
   [[nodiscard]] int max_tag() const;
 
-  /// Returns when the payload is here and has been passed on.
+  /// Returns when the payload (or the sum) is here and has been passed on.
   /// @throws Error (runtime fault) on an MPI error, a message of the wrong size
   ///   (naming rank, peer, tag, expected and received bytes), or when the wait
   ///   limit is over (naming what is missing).
@@ -118,7 +128,7 @@ class Communicator {
   [[nodiscard]] const LinkBytes& received_bytes() const;
 
   // Control: small, collective over all ranks, not counted as payload. They
-  // move multicasts on while they wait, and keep the same wait limit.
+  // move operations on while they wait, and keep the same wait limit.
   void barrier();
   /// Largest value of each element over all ranks, at all ranks.
   void all_max(std::span<double> values);

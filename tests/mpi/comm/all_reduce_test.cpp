@@ -1,0 +1,232 @@
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "core/error.h"
+#include "runtime/comm/communicator.h"
+#include "tests/mpi/comm/comm_test_support.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kChunk = 4096;
+
+Communicator small_chunks(std::int64_t chunk_bytes = kChunk) {
+  CommunicatorSettings settings = CommunicatorSettings::from_environment();
+  settings.chunk_bytes = chunk_bytes;
+  return Communicator::world(settings);
+}
+
+bool contains(const std::vector<Rank>& members, Rank rank) {
+  return std::find(members.begin(), members.end(), rank) != members.end();
+}
+
+/// Values of one member: whole numbers are summed exactly in any order, others are not.
+std::vector<float> values_of(Rank rank, std::size_t count, unsigned seed, bool whole) {
+  std::mt19937 random(seed * 1000 + static_cast<unsigned>(rank));
+  std::vector<float> values(count);
+  for (float& value : values) {
+    const auto drawn = static_cast<float>(random() % 2001) - 1000;
+    value = whole ? drawn : drawn / 7 * std::pow(10.0F, static_cast<float>(random() % 9));
+  }
+  return values;
+}
+
+/// An all-reduce of the tests: all ranks draw the same one, each knows its own addends.
+struct Sum {
+  Group group;
+  std::vector<Edge> ring;
+  std::size_t count = 0;
+  unsigned seed = 0;
+};
+
+Sum random_sum(std::mt19937& random, const Communicator& world) {
+  constexpr std::size_t kCounts[] = {0, 1, 2, 3, 7, 1000, kChunk / 4, kChunk + 1, 5 * kChunk - 3, 20001};
+  Sum sum;
+  sum.group = random_group(random, world.size());
+  sum.ring = ring_edges(sum.group, cluster_of(world));
+  sum.count = kCounts[random() % std::size(kCounts)];
+  sum.seed = static_cast<unsigned>(random());
+  return sum;
+}
+
+Operation start(Communicator& world, const Sum& sum, std::vector<float>& data, int tag) {
+  return world.start_all_reduce(sum.ring, data.data(), std::ssize(data), tag, {});
+}
+
+/// Chunk c is summed once around the ring, beginning with member c.
+std::vector<float> sum_in_order_of_the_ring(const Sum& sum, bool whole) {
+  const std::size_t members = std::max<std::size_t>(1, sum.ring.size());
+  std::vector<std::vector<float>> addends;
+  for (std::size_t i = 0; i < members; ++i)
+    addends.push_back(values_of(sum.ring.empty() ? sum.group.root : sum.ring[i].from, sum.count, sum.seed, whole));
+  std::vector<float> result;
+  for (std::size_t c = 0; c < members; ++c) {
+    const std::size_t length = sum.count / members + (c < sum.count % members ? 1 : 0);
+    for (const std::size_t first = result.size(); result.size() < first + length;) {
+      float value = addends[c][result.size()];
+      for (std::size_t i = 1; i < members; ++i) value += addends[(c + i) % members][result.size()];
+      result.push_back(value);
+    }
+  }
+  return result;
+}
+
+TEST(AllReduce, sums_whole_numbers_exactly) {
+  Communicator world = small_chunks();
+  for (unsigned seed = 0; seed < 25; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    const Sum sum = random_sum(random, world);
+    if (!contains(sum.group.members, world.rank())) continue;
+    std::vector<float> data = values_of(world.rank(), sum.count, sum.seed, true);
+    Operation operation = start(world, sum, data, static_cast<int>(seed));
+    world.wait(operation);
+    std::vector<float> expected(sum.count);
+    for (const Rank member : sum.group.members) {
+      const std::vector<float> addend = values_of(member, sum.count, sum.seed, true);
+      std::transform(addend.begin(), addend.end(), expected.begin(), expected.begin(), std::plus<>());
+    }
+    ASSERT_EQ(data, expected);
+  }
+}
+
+TEST(AllReduce, adds_in_the_order_of_the_ring_whatever_the_sizes_of_messages) {
+  for (const std::int64_t chunk_bytes : {std::int64_t{1}, std::int64_t{10}, kChunk, std::int64_t{1} << 30}) {
+    Communicator world = small_chunks(chunk_bytes);
+    for (unsigned seed = 0; seed < 8; ++seed) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", messages of " << chunk_bytes << " B");
+      std::mt19937 random(seed);
+      Sum sum = random_sum(random, world);
+      if (chunk_bytes < kChunk) sum.count = std::min<std::size_t>(sum.count, 1000);
+      if (!contains(sum.group.members, world.rank())) continue;
+      std::vector<float> data = values_of(world.rank(), sum.count, sum.seed, false);
+      Operation operation = start(world, sum, data, static_cast<int>(seed));
+      world.wait(operation);
+      ASSERT_EQ(data, sum_in_order_of_the_ring(sum, false));
+    }
+  }
+}
+
+TEST(AllReduce, keeps_many_apart_that_every_rank_starts_and_awaits_in_its_own_order) {
+  Communicator world = small_chunks();
+  std::mt19937 random(5);
+  std::vector<Sum> sums;
+  std::vector<std::vector<float>> data;
+  for (int i = 0; i < 30; ++i) {
+    sums.push_back(random_sum(random, world));
+    data.push_back(values_of(world.rank(), sums.back().count, sums.back().seed, false));
+  }
+  std::vector<std::size_t> order(sums.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937 own(static_cast<unsigned>(world.rank()));
+  std::shuffle(order.begin(), order.end(), own);
+  std::vector<Operation> operations(sums.size());
+  for (const std::size_t i : order)
+    if (contains(sums[i].group.members, world.rank()))
+      operations[i] = start(world, sums[i], data[i], static_cast<int>(i));
+  std::shuffle(order.begin(), order.end(), own);
+  for (const std::size_t i : order) {
+    if (!contains(sums[i].group.members, world.rank())) continue;
+    world.wait(operations[i]);
+    ASSERT_EQ(data[i], sum_in_order_of_the_ring(sums[i], false)) << "sum " << i;
+  }
+}
+
+TEST(AllReduce, counts_the_bytes_of_the_ring_by_link_class) {
+  Communicator world = small_chunks();
+  const Cluster cluster = cluster_of(world);
+  LinkBytes sent{};
+  LinkBytes received{};
+  std::mt19937 random(11);
+  for (int i = 0; i < 25; ++i) {
+    const Sum sum = random_sum(random, world);
+    const auto bytes = static_cast<std::int64_t>(4 * sum.count);
+    for (int e = 0; e < std::ssize(sum.ring); ++e) {
+      const Edge& edge = sum.ring[static_cast<std::size_t>(e)];
+      const auto link = static_cast<std::size_t>(link_between(cluster, edge.from, edge.to));
+      const std::int64_t carried = ring_bytes(bytes, static_cast<int>(sum.ring.size()), e);
+      if (edge.from == world.rank()) sent[link] += carried;
+      if (edge.to == world.rank()) received[link] += carried;
+    }
+    if (!contains(sum.group.members, world.rank())) continue;
+    std::vector<float> data(sum.count);
+    Operation operation = start(world, sum, data, i);
+    world.wait(operation);
+  }
+  EXPECT_EQ(world.sent_bytes(), sent);
+  EXPECT_EQ(world.received_bytes(), received);
+}
+
+TEST(AllReduce, moves_by_progress_alone) {
+  Communicator world = small_chunks();
+  std::mt19937 random(3);
+  Sum sum = random_sum(random, world);
+  sum.count = 20000;
+  if (!contains(sum.group.members, world.rank())) return;
+  std::vector<float> data = values_of(world.rank(), sum.count, sum.seed, false);
+  Operation operation = start(world, sum, data, 0);
+  while (!operation.done()) world.progress();
+  EXPECT_EQ(data, sum_in_order_of_the_ring(sum, false));
+}
+
+TEST(AllReduce, of_a_single_member_is_done_at_once) {
+  Communicator world = Communicator::world();
+  float value = 42;
+  Operation operation = world.start_all_reduce({}, &value, 1, 0, {});
+  EXPECT_TRUE(operation.done());
+  world.wait(operation);
+  EXPECT_EQ(value, 42);
+  EXPECT_EQ(world.sent_bytes(), (LinkBytes{0, 0}));
+}
+
+// A kernel still adds to the gradients when the all-reduce starts.
+TEST(AllReduce, touches_no_buffer_before_its_event) {
+  Communicator world = small_chunks();
+  if (world.size() < 2 || world.rank() > 1) return;
+  std::vector<float> data(20000, 1);
+  const auto event = std::make_shared<ManualEvent>();
+  Operation operation =
+      world.start_all_reduce(std::vector<Edge>{{0, 1}, {1, 0}}, data.data(), std::ssize(data), 5, Event(event));
+  std::thread kernel([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(world.rank() == 0 ? 20 : 60));
+    for (float& value : data) value += static_cast<float>(world.rank());
+    event->set();
+  });
+  world.wait(operation);
+  kernel.join();
+  EXPECT_EQ(data, std::vector<float>(20000, 3));
+}
+
+std::string refusal(Communicator& world, const std::vector<Edge>& ring, int tag, std::int64_t count = 0) {
+  try {
+    (void)world.start_all_reduce(ring, nullptr, count, tag, {});
+    return "accepted";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(AllReduce, refuses_tags_ranks_and_edges_that_do_not_fit) {
+  Communicator world = Communicator::world();
+  const Rank self = world.rank();
+  const int size = world.size();
+  EXPECT_NE(refusal(world, {}, -1).find("tag -1"), std::string::npos);
+  EXPECT_NE(refusal(world, {}, world.max_tag() + 1).find("fewer micro-batches"), std::string::npos);
+  EXPECT_NE(refusal(world, {}, 1, -5).find("-20 bytes"), std::string::npos);
+  EXPECT_NE(refusal(world, {{self, size}, {size, self}}, 1).find("not part of a ring"), std::string::npos);
+  EXPECT_NE(refusal(world, {{self, self}}, 1).find("not part of a ring"), std::string::npos);
+  if (size < 3) return;
+  const Rank next = (self + 1) % size;
+  const Rank after = (self + 2) % size;
+  EXPECT_NE(refusal(world, {{next, after}, {after, next}}, 1).find("not a member"), std::string::npos);
+  EXPECT_NE(refusal(world, {{self, next}, {after, self}}, 1).find("not part of a ring"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice
