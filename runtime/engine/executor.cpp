@@ -15,7 +15,7 @@ std::map<LayerId, LayerRuntime> make_layers(const Plan& plan, Rank rank, Device&
   std::map<LayerId, bool> updates;
   for (const Stage& stage : plan.stages)
     if (owns(rank, stage))
-      for (const LayerId layer : stage.layers) updates[layer] |= stage.work == Work::backward;
+      for (const LayerId layer : stage.layers) updates[layer] |= updates_weights(stage.work);
   std::map<LayerId, LayerRuntime> layers;
   const Model& model = plan.profile.model;
   for (const auto& [layer, updated] : updates)
@@ -70,8 +70,10 @@ Executor::Executor(const Plan& plan, Device& device, Communicator& comm, DataLoa
       staged_images_(static_cast<std::size_t>(model_.microbatch * data.image_elements())),
       staged_labels_(static_cast<std::size_t>(model_.microbatch)),
       stream_(device.create_stream()) {
-  for (const Transfer& transfer : plan.transfers)
-    edges_.push_back(multicast_edges(plan.groups[at(transfer.group)], plan.cluster));
+  for (const Transfer& transfer : plan.transfers) {
+    const auto edges = transfer.payload == Payload::weight_gradients ? ring_edges : multicast_edges;
+    edges_.push_back(edges(plan.groups[at(transfer.group)], plan.cluster));
+  }
   const std::int64_t most_tags = std::ssize(plan.transfers) * plan.microbatches;
   if (most_tags > std::int64_t{comm.max_tag()} + 1)
     throw bad_input(text("the plan has ", most_tags, " transfers in a step, MPI tells ", comm.max_tag(),
@@ -93,9 +95,10 @@ ProgramRun Executor::run(const Program& program, const RunContext& context) {
   result.begin_ns = clock_.now_ns();
   const LinkBytes sent = comm_.sent_bytes();
   const LinkBytes received = comm_.received_bytes();
-  for (const Instruction& instruction : program.ranks[at(comm_.rank())]) {
+  const std::vector<Instruction>& list = program.ranks[at(comm_.rank())];
+  for (index_ = 0; index_ < std::ssize(list); ++index_) {
     InstructionTime time{.start_ns = clock_.now_ns() - result.begin_ns};
-    execute(instruction);
+    execute(list[at(index_)]);
     if (context.settle_each) settle(stream_->record());
     time.end_ns = clock_.now_ns() - result.begin_ns;
     result.timeline.instructions.push_back(time);
@@ -107,7 +110,7 @@ ProgramRun Executor::run(const Program& program, const RunContext& context) {
     result.timeline.received_bytes[kind] = comm_.received_bytes()[kind] - received[kind];
   }
   result.timeline.peak_memory_bytes = allocated_bytes();
-  sum_losses(result);
+  result.losses = losses();
   return result;
 }
 
@@ -118,17 +121,21 @@ void Executor::execute(const Instruction& instruction) {
     case Op::load_labels:
       return load_labels(instruction.microbatch);
     case Op::forward:
+    case Op::recompute:
       return forward(instruction);
     case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
       return backward(instruction);
     case Op::multicast_start:
       return start_multicast(instruction);
     case Op::multicast_wait:
-      return wait_multicast(instruction);
+    case Op::all_reduce_wait:
+      return wait(instruction);
+    case Op::all_reduce_start:
+      return start_all_reduce(instruction);
     case Op::optimizer_step:
       return optimizer_step(instruction);
-    default:  // require_executable() lets none of these pass
-      throw runtime_fault(text("the executor met a ", to_string(instruction.op), ", which it does not support"));
   }
 }
 
@@ -158,7 +165,8 @@ void Executor::forward(const Instruction& instruction) {
     bind(memory, layer, model_.needs[at(layer)].forward, m);
     bind(memory, layer, made_[at(layer)], m);
     layers_.at(layer).forward(*stream_, memory, context(m));
-    if (model_.layers[at(layer)].kind == LayerKind::softmax_cross_entropy) {
+    // Who recomputes the loss layer repeats what has been counted.
+    if (instruction.op == Op::forward && model_.layers[at(layer)].kind == LayerKind::softmax_cross_entropy) {
       const std::size_t floats = static_cast<std::size_t>(model_.microbatch) * 2;
       device_.copy(*stream_, &losses_[at(m) * floats], memory.output,
                    static_cast<std::int64_t>(floats * sizeof(float)));
@@ -171,6 +179,8 @@ void Executor::forward(const Instruction& instruction) {
 void Executor::backward(const Instruction& instruction) {
   const int m = instruction.microbatch;
   const Stage& stage = plan_.stages[at(instruction.stage)];
+  const bool weight_half = instruction.op != Op::backward_input;
+  const bool input_half = instruction.op != Op::backward_weight;
   // Descending through the chain, what a layer reads is what the one above it wrote.
   void* above = scratch_.first.data();
   void* below = scratch_.second.data();
@@ -178,13 +188,13 @@ void Executor::backward(const Instruction& instruction) {
     LayerRuntime& layer = layers_.at(*id);
     LayerMemory memory{.workspace = workspace_.data()};
     memory.output_gradient = gradient(made_[at(*id)][0], m, above);
-    if (layer.masters_bytes() > 0) {
+    if (weight_half && layer.masters_bytes() > 0) {
       bind(memory, *id, model_.needs[at(*id)].backward_weight, m);
       layer.backward_weight(*stream_, memory, context(m), !has_gradient_[at(*id)]);
       has_gradient_[at(*id)] = true;
       comm_.progress();
     }
-    memory.input_gradient = gradient(input_of_[at(*id)], m, below);
+    memory.input_gradient = input_half ? gradient(input_of_[at(*id)], m, below) : nullptr;
     if (memory.input_gradient != nullptr) {
       bind(memory, *id, model_.needs[at(*id)].backward_input, m);
       layer.backward_input(*stream_, memory, context(m));
@@ -198,39 +208,6 @@ void* Executor::gradient(TensorId tensor, int microbatch, void* inner) const {
   if (stage == kNone) return nullptr;
   void* boundary = value({Payload::gradient, tensor, stage}, microbatch);
   return boundary != nullptr ? boundary : inner;
-}
-
-void Executor::start_multicast(const Instruction& instruction) {
-  const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
-  void* data = nullptr;
-  switch (transfer.payload) {
-    case Payload::weights:
-      data = layers_.at(transfer.layer).masters();
-      break;
-    case Payload::activation:
-      data = slot(transfer.tensor, instruction.microbatch);
-      break;
-    case Payload::gradient:
-      data = value({Payload::gradient, transfer.tensor, transfer.stage}, instruction.microbatch);
-      break;
-    case Payload::weight_gradients:  // require_executable refuses them
-      break;
-  }
-  // One event serves both ends: at the root the payload is computed, elsewhere
-  // the slot's last reader has run, once everything enqueued so far is done.
-  const int tag = instruction.transfer * plan_.microbatches + std::max(instruction.microbatch, 0);
-  operations_.emplace(
-      std::pair{instruction.transfer, instruction.microbatch},
-      comm_.start_multicast(edges_[at(instruction.transfer)], data, transfer.bytes, tag, stream_->record()));
-}
-
-void Executor::wait_multicast(const Instruction& instruction) {
-  const auto operation = operations_.find({instruction.transfer, instruction.microbatch});
-  comm_.wait(operation->second);
-  operations_.erase(operation);
-  const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
-  if (transfer.payload == Payload::weights && plan_.groups[at(transfer.group)].root != comm_.rank())
-    layers_.at(transfer.layer).pack(*stream_);
 }
 
 void Executor::optimizer_step(const Instruction& instruction) {
@@ -261,7 +238,7 @@ void* Executor::slot(TensorId tensor, int microbatch) const {
 }
 
 void* Executor::value(const ValueClass& value, int microbatch) const {
-  return buffers_.find(*program_, value, microbatch);
+  return buffers_.find(*program_, index_, value, microbatch);
 }
 
 MicrobatchContext Executor::context(int microbatch) const {
@@ -280,16 +257,18 @@ void Executor::settle(const Event& event) {
   }
 }
 
-void Executor::sum_losses(ProgramRun& run) const {
+std::map<int, MicrobatchLoss> Executor::losses() const {
+  std::map<int, MicrobatchLoss> losses;
   for (int m = 0; m < plan_.microbatches; ++m) {
     if (!has_losses_[at(m)]) continue;
-    run.owns_loss = true;
+    MicrobatchLoss& loss = losses[m];
     for (std::int64_t i = 0; i < data_.valid_samples(m); ++i) {
-      const std::size_t sample = static_cast<std::size_t>(m * model_.microbatch + i);
-      run.loss_sum += losses_[2 * sample];
-      run.correct += losses_[2 * sample + 1] > 0.5F ? 1 : 0;
+      const auto sample = static_cast<std::size_t>(m * model_.microbatch + i);
+      loss.sum += losses_[2 * sample];
+      loss.correct += losses_[2 * sample + 1] > 0.5F ? 1 : 0;
     }
   }
+  return losses;
 }
 
 }  // namespace sluice

@@ -15,6 +15,7 @@
 #include "runtime/device/device.h"
 #include "runtime/engine/clock.h"
 #include "runtime/engine/data_loader.h"
+#include "runtime/engine/loss.h"
 #include "runtime/engine/value_buffers.h"
 #include "runtime/nn/layer_runtime.h"
 
@@ -25,9 +26,7 @@ struct ProgramRun {
   RankTimeline timeline;      ///< times since the program's begin on this rank
   std::int64_t begin_ns = 0;  ///< on the rank's clock
   std::int64_t duration_ns = 0;
-  bool owns_loss = false;  ///< this rank ran the loss layer; the sums below are 0 elsewhere
-  double loss_sum = 0;     ///< over the valid samples, in order of micro-batch and sample
-  std::int64_t correct = 0;
+  std::map<int, MicrobatchLoss> losses;  ///< by micro-batch: those whose loss layer ran forward here
 };
 
 /// Which run of a program: random numbers, scaling and updates follow from it.
@@ -65,7 +64,8 @@ class Executor {
 
   /// The masters of every layer that this rank runs in any work (host memory).
   [[nodiscard]] std::map<LayerId, std::vector<float>> weights();
-  [[nodiscard]] bool updates(LayerId layer) const;
+  /// True on one rank for each layer: the first of those that update it. All of them hold the same weights.
+  [[nodiscard]] bool saves(LayerId layer) const;
 
   /// Everything allocated on the device [B].
   [[nodiscard]] std::int64_t allocated_bytes() const;
@@ -75,10 +75,13 @@ class Executor {
   void load_input(int microbatch);
   void load_labels(int microbatch);
   [[nodiscard]] Event copy_in(TensorKind kind, const void* data, int microbatch);
-  void forward(const Instruction& instruction);
-  void backward(const Instruction& instruction);
+  void forward(const Instruction& instruction);   ///< and recompute
+  void backward(const Instruction& instruction);  ///< whole, or one of its halves
   void start_multicast(const Instruction& instruction);
-  void wait_multicast(const Instruction& instruction);
+  void start_all_reduce(const Instruction& instruction);
+  void wait(const Instruction& instruction);
+  [[nodiscard]] void* payload(const Instruction& instruction) const;
+  [[nodiscard]] int tag(const Instruction& instruction) const;
   void optimizer_step(const Instruction& instruction);
 
   /// The tensors of `reads` in the places where the kernel of `layer` looks for them.
@@ -90,7 +93,7 @@ class Executor {
   [[nodiscard]] void* slot(TensorId tensor, int microbatch) const;
   [[nodiscard]] MicrobatchContext context(int microbatch) const;
   void settle(const Event& event);
-  void sum_losses(ProgramRun& run) const;
+  [[nodiscard]] std::map<int, MicrobatchLoss> losses() const;
   [[nodiscard]] bool is_finite(const Buffer& buffer);
 
   const Plan& plan_;
@@ -117,6 +120,7 @@ class Executor {
 
   // Of the program run that is under way:
   const Program* program_ = nullptr;
+  int index_ = 0;  ///< of the instruction at hand
   RunContext run_;
   std::map<std::pair<int, int>, Operation> operations_;  ///< by transfer and micro-batch
   std::vector<bool> has_gradient_;                       ///< by layer: a micro-batch has contributed in this step

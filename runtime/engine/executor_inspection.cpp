@@ -32,9 +32,11 @@ std::map<LayerId, std::vector<float>> Executor::weights() {
   return weights;
 }
 
-bool Executor::updates(LayerId layer) const {
-  const auto found = layers_.find(layer);
-  return found != layers_.end() && found->second.gradients() != nullptr;
+bool Executor::saves(LayerId layer) const {
+  return std::any_of(plan_.stages.begin(), plan_.stages.end(), [&](const Stage& stage) {
+    return updates_weights(stage.work) && stage.owners.front() == comm_.rank() &&
+           std::binary_search(stage.layers.begin(), stage.layers.end(), layer);
+  });
 }
 
 std::int64_t Executor::allocated_bytes() const {

@@ -6,9 +6,8 @@ namespace sluice {
 
 /// Refuses what the executor does not do yet, before anything runs: imported
 /// layers without kernels, layers that read several tensors or share one,
-/// replicated stages, backward-input and backward-weight apart, recompute, all-reduce,
-/// sizes that do not follow from the model, element types other than float32, and plans without the
-/// programs "step" and "evaluate".
+/// stages that fetch weights, sizes that do not follow from the model, element types other than
+/// float32, and plans without the programs "step" and "evaluate".
 /// @throws Error (bad input) naming the feature and its place.
 void require_executable(const Plan& plan);
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <numeric>
 #include <span>
 
@@ -18,23 +16,6 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kLogInterval_ns = 2'000'000'000;
-
-/// Sums of the loss layer's rank, at every rank.
-struct AgreedSums {
-  double loss_sum = 0;
-  double correct = 0;
-  bool finite = true;
-};
-
-AgreedSums agree(Communicator& comm, const ProgramRun& run) {
-  constexpr double kSilent = -std::numeric_limits<double>::infinity();
-  // The maximum with a NaN is anything: a flag carries it.
-  const bool finite = std::isfinite(run.loss_sum);
-  std::array<double, 3> values{kSilent, kSilent, finite ? 0.0 : 1.0};
-  if (run.owns_loss) values = {finite ? run.loss_sum : 0, static_cast<double>(run.correct), values[2]};
-  comm.all_max(values);
-  return {.loss_sum = values[0], .correct = values[1], .finite = values[2] == 0};
-}
 
 }  // namespace
 
@@ -65,9 +46,9 @@ float Trainer::step(std::int64_t s) {
   begin_step_batch(s);
   const Program& step_program = program(plan_, "step");
   const ProgramRun run = executor_.run(step_program, {.step = s, .settle_each = records(s)});
-  const AgreedSums sums = agree(comm_, run);
-  if (!sums.finite) report_not_finite(s);
-  const auto loss = static_cast<float>(sums.loss_sum / static_cast<double>(data_.global_batch()));
+  const BatchLoss batch = agree_on_loss(comm_, run.losses, plan_.microbatches);
+  if (!batch.finite) report_not_finite(s);
+  const auto loss = static_cast<float>(batch.sum / static_cast<double>(data_.global_batch()));
   const double duration_s = static_cast<double>(clock_.now_ns() - run.begin_ns) * 1e-9;
   step_s_.push_back(duration_s);
   recorder_.add_step({.step = s, .epoch = s / steps_per_epoch_, .loss = loss, .duration_s = duration_s}, step_program,
@@ -88,18 +69,19 @@ void Trainer::begin_step_batch(std::int64_t s) {
 
 Evaluation Trainer::evaluate(std::int64_t s) {
   const std::int64_t samples = data_.samples(Split::test);
-  AgreedSums total;
+  BatchLoss total;
   for (std::int64_t first = 0; first < samples; first += data_.global_batch()) {
     std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(data_.global_batch(), samples - first)));
     std::iota(rows.begin(), rows.end(), first);
     data_.begin_batch(Split::test, rows);
-    const AgreedSums sums = agree(comm_, executor_.run(program(plan_, "evaluate"), {.step = s, .training = false}));
-    if (!sums.finite) report_not_finite(s);
-    total.loss_sum += sums.loss_sum;
-    total.correct += sums.correct;
+    const ProgramRun run = executor_.run(program(plan_, "evaluate"), {.step = s, .training = false});
+    const BatchLoss batch = agree_on_loss(comm_, run.losses, plan_.microbatches);
+    if (!batch.finite) report_not_finite(s);
+    total.sum += batch.sum;
+    total.correct += batch.correct;
   }
   const Evaluation result{.step = s + 1,
-                          .loss = total.loss_sum / static_cast<double>(samples),
+                          .loss = total.sum / static_cast<double>(samples),
                           .accuracy = total.correct / static_cast<double>(samples),
                           .samples = samples};
   recorder_.add(result);

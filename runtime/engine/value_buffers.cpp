@@ -1,5 +1,10 @@
 #include "runtime/engine/value_buffers.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "core/index.h"
+
 namespace sluice {
 
 ValueBuffers::ValueBuffers(const Plan& plan, Rank rank, Device& device) {
@@ -9,16 +14,19 @@ ValueBuffers::ValueBuffers(const Plan& plan, Rank rank, Device& device) {
       bytes_ += slot_class.bytes;
     }
   for (const Program& program : plan.programs) {
-    std::map<ValueUse, int>& slot_of = slot_of_[program.name];
+    std::map<ValueUse, std::vector<Place>>& places = places_[program.name];
     for (const Lifetime& lifetime : plan_buffers(plan, program, rank).lifetimes)
-      slot_of[{lifetime.value, lifetime.microbatch}] = lifetime.slot;
+      places[{lifetime.value, lifetime.microbatch}].push_back({lifetime.first, lifetime.slot});
   }
 }
 
-void* ValueBuffers::find(const Program& program, const ValueClass& value, int microbatch) const {
-  const std::map<ValueUse, int>& slot_of = slot_of_.at(program.name);
-  const auto slot = slot_of.find({value, microbatch});
-  return slot == slot_of.end() ? nullptr : slots_.at(value)[static_cast<std::size_t>(slot->second)].data();
+void* ValueBuffers::find(const Program& program, int index, const ValueClass& value, int microbatch) const {
+  const std::map<ValueUse, std::vector<Place>>& places = places_.at(program.name);
+  const auto found = places.find({value, microbatch});
+  if (found == places.end()) return nullptr;
+  const auto next = std::find_if(found->second.begin(), found->second.end(),
+                                 [index](const Place& place) { return place.first > index; });
+  return next == found->second.begin() ? nullptr : slots_.at(value)[at(std::prev(next)->slot)].data();
 }
 
 std::span<const Buffer> ValueBuffers::slots(const ValueClass& value) const {

@@ -17,8 +17,9 @@ class ValueBuffers {
  public:
   ValueBuffers(const Plan& plan, Rank rank, Device& device);
 
-  /// The slot of one micro-batch's value in `program`; null if the program has no such value on this rank.
-  [[nodiscard]] void* find(const Program& program, const ValueClass& value, int microbatch) const;
+  /// The slot of one micro-batch's value for instruction `index` of this rank's list in `program`: a recompute
+  /// writes a value anew, maybe elsewhere. Null if the rank has no such value by then.
+  [[nodiscard]] void* find(const Program& program, int index, const ValueClass& value, int microbatch) const;
 
   /// All slots of a class; whatever was written last is still in them.
   [[nodiscard]] std::span<const Buffer> slots(const ValueClass& value) const;
@@ -26,8 +27,12 @@ class ValueBuffers {
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
 
  private:
+  struct Place {
+    int first = 0;  ///< the instruction that first writes it
+    int slot = 0;
+  };
   std::map<ValueClass, std::vector<Buffer>> slots_;
-  std::map<std::string, std::map<ValueUse, int>> slot_of_;  ///< by program
+  std::map<std::string, std::map<ValueUse, std::vector<Place>>> places_;  ///< by program; ascending by `first`
   std::int64_t bytes_ = 0;
 };
 

@@ -26,10 +26,10 @@ class Part {
   std::string path_;
 };
 
-Weights updated_weights(Executor& executor, const Model& model) {
+Weights saved_weights(Executor& executor, const Model& model) {
   Weights weights;
   for (const auto& [id, values] : executor.weights()) {
-    if (!executor.updates(id)) continue;
+    if (!executor.saves(id)) continue;
     const Layer& layer = model.layers[static_cast<std::size_t>(id)];
     auto begin = values.begin();
     for (const Parameter& parameter : layer.parameters) {
@@ -46,7 +46,7 @@ Weights updated_weights(Executor& executor, const Model& model) {
 void save_weights(Communicator& comm, Executor& executor, const Model& model, const std::string& path,
                   const Provenance& provenance) {
   const Part own(part_name(path, comm.rank()));
-  collectively(comm, [&] { write_weights(part_name(path, comm.rank()), updated_weights(executor, model)); });
+  collectively(comm, [&] { write_weights(part_name(path, comm.rank()), saved_weights(executor, model)); });
   on_rank_zero(comm, [&] {
     Weights all;
     for (Rank rank = 0; rank < comm.size(); ++rank) all.merge(read_weights(part_name(path, rank)));

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-/// Writes all layers' weights to `path`: every rank writes those that it
-/// updates to a part beside it, rank 0 merges the parts and removes them.
+/// Writes all layers' weights to `path`: each is written by the first
+/// rank that updates it to a part beside it, rank 0 merges the parts and removes them.
 /// Collective.
 /// @throws AgreedError (runtime fault) if that fails; an older file under the name then stays.
 void save_weights(Communicator& comm, Executor& executor, const Model& model, const std::string& path,

@@ -50,11 +50,16 @@ LayerRuntime::LayerRuntime(Device& device, const Layer& layer, std::int64_t micr
   if (bytes == 0 || !updates) return;
   gradients_ = device.allocate(bytes);
   momentum_ = device.allocate(bytes);
-  const std::vector<float> zeros(static_cast<std::size_t>(offsets_.back()));
-  const auto stream = device.create_stream();
-  device.copy(*stream, momentum(), zeros.data(), bytes);
-  stream->record().wait();
+  clear(*device.create_stream(), momentum_);
 }
+
+void LayerRuntime::clear(Stream& stream, const Buffer& buffer) const {
+  const std::vector<float> zeros(static_cast<std::size_t>(offsets_.back()));
+  device_.copy(stream, buffer.data(), zeros.data(), buffer.bytes());
+  stream.record().wait();
+}
+
+void LayerRuntime::clear_gradients(Stream& stream) { clear(stream, gradients_); }
 
 void LayerRuntime::init(Stream& stream, std::uint64_t seed) {
   std::vector<float> values;

@@ -48,12 +48,13 @@ class LayerRuntime {
   /// Versions count anew: what is the newest now is 0 from here on.
   void restart_versions();
 
-  // These three wait for the stream; values are in host memory, laid out like the masters. Momentum
+  // These four wait for the stream; values are in host memory, laid out like the masters. Momentum
   // starts at zero and none of them touches it. They set, or return, the newest version.
   void init(Stream& stream, std::uint64_t seed);  ///< initial_values of every parameter, then pack
   /// Replaces the masters and packs. @throws Error (bad input) if the count is wrong.
   void load(Stream& stream, std::span<const float> values);
   [[nodiscard]] std::vector<float> save(Stream& stream) const;
+  void clear_gradients(Stream& stream);  ///< to zero, where no micro-batch has written them. Only with `updates`.
 
   /// Hands the masters of `version`, now the newest, to the kernels. init, load and update do it themselves;
   /// a receive into masters() must be followed by it.
@@ -80,6 +81,7 @@ class LayerRuntime {
   [[nodiscard]] const Weights& weights(std::int64_t version = 0) const {
     return ring_[static_cast<std::size_t>((first_ + version) % std::ssize(ring_))];
   }
+  void clear(Stream& stream, const Buffer& buffer) const;
 
   Device& device_;
   Layer layer_;

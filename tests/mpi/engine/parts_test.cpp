@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <new>
 #include <numeric>
 #include <set>
@@ -61,6 +62,28 @@ TEST(Agreement, takes_what_is_no_error_for_a_runtime_fault) {
     FAIL() << "nothing was thrown";
   } catch (const AgreedError& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::runtime_fault);
+  }
+}
+
+TEST(Loss, is_summed_in_the_order_of_microbatches_whoever_ran_them) {
+  Communicator world = Communicator::world();
+  const std::vector<double> sums{1e16, 1, 1, -1e16, 3};  // any other order has another sum
+  std::map<int, MicrobatchLoss> own;
+  for (int m = 0; m < 5; ++m)
+    if ((m + 1) % world.size() == world.rank()) own[m] = {.sum = sums[static_cast<std::size_t>(m)], .correct = m};
+  const BatchLoss loss = agree_on_loss(world, own, 5);
+  EXPECT_EQ(loss.sum, 3);
+  EXPECT_EQ(loss.correct, 10);
+  EXPECT_TRUE(loss.finite);
+}
+
+TEST(Loss, is_not_finite_if_one_microbatch_is_not) {
+  Communicator world = Communicator::world();
+  for (const double sum : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    std::map<int, MicrobatchLoss> own;
+    if (world.rank() == 0) own[0] = {.sum = 2};
+    if (world.rank() == world.size() - 1) own[1] = {.sum = sum};
+    EXPECT_FALSE(agree_on_loss(world, own, 2).finite);
   }
 }
 
@@ -215,15 +238,17 @@ TEST_F(SequentialRun, masks_padding_in_an_evaluation) {
   const std::vector<std::int64_t> all{0, 1, 2, 3, 4};
   const ProgramRun together = run(*device, "evaluate", all, Split::test);
   if (world_.rank() != 0) return;
-  ProgramRun singly;
-  for (const std::int64_t row : all) {
-    const ProgramRun one = run(*device, "evaluate", std::span(&row, 1), Split::test);
-    singly.loss_sum += one.loss_sum;
-    singly.correct += one.correct;
+  EXPECT_EQ(together.losses.size(), 3U);
+  for (int m = 0; m < 3; ++m) {
+    MicrobatchLoss singly;
+    for (std::size_t i = 4 * static_cast<std::size_t>(m); i < std::min<std::size_t>(all.size(), 4 * m + 4); ++i) {
+      const ProgramRun one = run(*device, "evaluate", std::span(&all[i], 1), Split::test);
+      singly.sum += one.losses.at(0).sum;
+      singly.correct += one.losses.at(0).correct;
+    }
+    EXPECT_NEAR(together.losses.at(m).sum, singly.sum, 1e-5);
+    EXPECT_EQ(together.losses.at(m).correct, singly.correct);
   }
-  EXPECT_TRUE(together.owns_loss);
-  EXPECT_NEAR(together.loss_sum, singly.loss_sum, 1e-5);
-  EXPECT_EQ(together.correct, singly.correct);
 }
 
 TEST_F(SequentialRun, passes_a_devices_failure_on) {
@@ -254,12 +279,9 @@ TEST_F(SequentialRun, names_the_features_that_it_refuses) {
   };
   const Stage forward{Work::forward, 0, all, {0}}, backward{Work::backward, 0, all, {0}};
   EXPECT_EQ(refusal({forward, backward}), "runs");
-  EXPECT_EQ(refusal({{Work::forward, 0, all, {0, 1}}, backward}),
-            "stage 0 has 2 replicas: training does not support replicated stages");
-  EXPECT_EQ(refusal({forward, backward, {Work::recompute, 0, {0, 1}, {0}}}),
-            "stage 2 recomputes: training does not support recomputation");
-  EXPECT_EQ(refusal({forward, {Work::backward_input, 0, all, {0}}, {Work::backward_weight, 0, all, {0}}}),
-            "stage 1 is backward_input: training does not support backward-input and backward-weight apart");
+  EXPECT_EQ(refusal({{Work::forward, 0, all, {0, 1}}, backward}), "runs");
+  EXPECT_EQ(refusal({forward, backward, {Work::recompute, 0, {0, 1}, {0}}}), "runs");
+  EXPECT_EQ(refusal({forward, {Work::backward_input, 0, all, {0}}, {Work::backward_weight, 0, all, {0}}}), "runs");
 }
 
 }  // namespace

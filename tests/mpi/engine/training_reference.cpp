@@ -87,10 +87,10 @@ class PlainTrainer {
     return loss / static_cast<double>(samples);
   }
 
-  [[nodiscard]] std::map<std::string, std::uint64_t> weights() {
-    std::map<std::string, std::uint64_t> hashes;
-    for (const auto& layer : layers_) hashes[layer->layer().name] = hash_of(layer->save(*stream_));
-    return hashes;
+  [[nodiscard]] std::map<std::string, std::vector<float>> weights() {
+    std::map<std::string, std::vector<float>> weights;
+    for (const auto& layer : layers_) weights[layer->layer().name] = layer->save(*stream_);
+    return weights;
   }
 
  private:

@@ -30,9 +30,9 @@ struct Staleness {
 };
 
 struct TrainingOutcome {
-  std::vector<float> losses;                     ///< of every step
-  std::map<std::string, std::uint64_t> weights;  ///< by layer: hash of all bytes
-  std::vector<double> evaluations;               ///< losses over the test part, after each stretch
+  std::vector<float> losses;                          ///< of every step
+  std::map<std::string, std::vector<float>> weights;  ///< by layer, laid out like LayerRuntime::masters()
+  std::vector<double> evaluations;                    ///< losses over the test part, after each stretch
 };
 
 [[nodiscard]] std::uint64_t hash_of(const std::vector<float>& values);

@@ -154,6 +154,8 @@ void append_recomputes(Random& random, std::vector<Stage>& stages, const Model& 
   }
 }
 
+}  // namespace
+
 std::vector<Stage> random_stages(Random& random, const Model& model, int positions, int ranks) {
   const Owners owners = random_owners(random, positions, ranks);
   const std::vector<int> position_of = random_positions(random, model, positions);
@@ -170,6 +172,8 @@ std::vector<Stage> random_stages(Random& random, const Model& model, int positio
   if (chance(random, 0.5)) append_recomputes(random, stages, model);
   return stages;
 }
+
+namespace {
 
 std::vector<int> random_bounds(Random& random, int layers, int workers) {
   std::vector<int> bounds{0, layers};

@@ -27,7 +27,10 @@ namespace sluice::examples {
 /// algorithms, gpipe, 1f1b or sequential.
 [[nodiscard]] Plan random_plan(std::uint64_t seed);
 
-/// Likewise, but worker k on rank k has an interval of forward and one of whole
+/// The stages of such a plan for a model.
+[[nodiscard]] std::vector<Stage> random_stages(std::mt19937_64& random, const Model& model, int positions, int ranks);
+
+/// A plan like random_plan's, but worker k on rank k has an interval of forward and one of whole
 /// backward, which may be empty; gpipe or 1f1b.
 [[nodiscard]] Plan random_interval_plan(std::uint64_t seed);
 

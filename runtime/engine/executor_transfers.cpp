@@ -1,0 +1,48 @@
+// An executor's starts and waits of transfers.
+#include <algorithm>
+
+#include "core/index.h"
+#include "runtime/engine/executor.h"
+
+namespace sluice {
+
+/// Where this rank holds what a multicast carries.
+void* Executor::payload(const Instruction& instruction) const {
+  const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
+  if (transfer.payload == Payload::weights) return layers_.at(transfer.layer).masters();
+  return value({transfer.payload, transfer.tensor, transfer.stage}, instruction.microbatch);
+}
+
+int Executor::tag(const Instruction& instruction) const {
+  return instruction.transfer * plan_.microbatches + std::max(instruction.microbatch, 0);
+}
+
+void Executor::start_multicast(const Instruction& instruction) {
+  // One event serves both ends: at the root the payload is computed, elsewhere
+  // the slot's last reader has run, once everything enqueued so far is done.
+  operations_.emplace(
+      std::pair{instruction.transfer, instruction.microbatch},
+      comm_.start_multicast(edges_[at(instruction.transfer)], payload(instruction),
+                            plan_.transfers[at(instruction.transfer)].bytes, tag(instruction), stream_->record()));
+}
+
+void Executor::start_all_reduce(const Instruction& instruction) {
+  const LayerId id = plan_.transfers[at(instruction.transfer)].layer;
+  LayerRuntime& layer = layers_.at(id);
+  if (!has_gradient_[at(id)]) layer.clear_gradients(*stream_);  // a replica without a micro-batch adds nothing
+  const auto count = layer.masters_bytes() / static_cast<std::int64_t>(sizeof(float));
+  operations_.emplace(std::pair{instruction.transfer, instruction.microbatch},
+                      comm_.start_all_reduce(edges_[at(instruction.transfer)], layer.gradients(), count,
+                                             tag(instruction), stream_->record()));
+}
+
+void Executor::wait(const Instruction& instruction) {
+  const auto operation = operations_.find({instruction.transfer, instruction.microbatch});
+  comm_.wait(operation->second);
+  operations_.erase(operation);
+  const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
+  if (transfer.payload == Payload::weights && plan_.groups[at(transfer.group)].root != comm_.rank())
+    layers_.at(transfer.layer).pack(*stream_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "runtime/comm/communicator.h"
+
+namespace sluice {
+
+/// Over the valid samples of a micro-batch, in their order.
+struct MicrobatchLoss {
+  double sum = 0;
+  std::int64_t correct = 0;
+};
+
+/// Over a global batch.
+struct BatchLoss {
+  double sum = 0;  ///< of the micro-batches' sums, in their order
+  double correct = 0;
+  bool finite = true;  ///< all sums are
+};
+
+/// Each micro-batch's loss is known to the one rank that ran its loss layer; now all ranks know the batch's, the same
+/// bits whoever ran which. Collective.
+/// @param own  by micro-batch, 0..microbatches-1; all ranks' together are all
+[[nodiscard]] BatchLoss agree_on_loss(Communicator& comm, const std::map<int, MicrobatchLoss>& own, int microbatches);
+
+}  // namespace sluice
