@@ -295,7 +295,8 @@ TEST_F(Equality, holds_for_random_stages) {
     std::mt19937_64 random(seed);
     TrainingTask task = this->task(1 + static_cast<int>(seed % 6));
     task.steps = 3;
-    const std::vector<Stage> stages = examples::random_stages(random, profile_.model, world_.size(), world_.size());
+    std::vector<Stage> stages = examples::random_stages(random, profile_.model, world_.size(), world_.size());
+    for (Stage& stage : stages) stage.owners.resize(1);
     const MulticastAlgorithm algorithm = seed % 2 == 0 ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical;
     expect_equal(plan(seed % 3 == 0 ? "gpipe" : "1f1b", task.microbatches, stages, algorithm), task,
                  seed % 4 == 0 ? *fake : *host_);
