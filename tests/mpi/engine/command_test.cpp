@@ -86,6 +86,14 @@ class SluiceRun : public testing::Test {
     return plan(model, schedule, uniform_cluster(nodes, ranks_per_node, {}, {}), partition, microbatches);
   }
 
+  /// The stages must be of small_model(4).
+  [[nodiscard]] static Plan plan_of(const std::vector<Stage>& stages, int ranks) {
+    const Profile profile = even_profile(small_model(4));
+    const Cluster cluster = uniform_cluster(1, ranks, {}, {});
+    return build_plan(
+        {.profile = profile, .cluster = cluster, .schedule = "1f1b", .microbatches = 3, .stages = stages});
+  }
+
   [[nodiscard]] static Plan two_rank_plan() { return plan(small_model(4), "1f1b", 1, 2, {{0, 7, 13}, {0, 5, 13}}); }
 
   /// All ranks left with `code` and said `phrase` once; nothing is under the results' name.
@@ -123,6 +131,65 @@ TEST_F(SluiceRun, trains_on_three_ranks_as_on_one) {
     EXPECT_EQ(read_provenance(file("weights-three.h5")).parameters.at("device"), device);
     EXPECT_FALSE(std::filesystem::exists(parts_folder(file("three-r.h5"))));
   }
+}
+
+std::vector<LayerId> layers(LayerId begin, LayerId end) {
+  std::vector<LayerId> layers;
+  for (LayerId layer = begin; layer < end; ++layer) layers.push_back(layer);
+  return layers;
+}
+
+TEST_F(SluiceRun, trains_and_evaluates_with_three_owners_and_recomputation_as_on_one_rank) {
+  write_plan(file("one.h5"), plan(small_model(4), "sequential", 1, 1, {{0, 13}, {0, 13}}));
+  write_plan(file("three.h5"), plan_of({{Work::forward, 0, layers(0, 6), {0}},
+                                        {Work::forward, 1, layers(6, 13), {1}},
+                                        {Work::backward_input, 0, layers(0, 8), {1}},
+                                        {Work::backward_input, 1, layers(8, 13), {2}},
+                                        {Work::backward_weight, 0, layers(0, 8), {2}},
+                                        {Work::backward_weight, 1, layers(8, 13), {0}},
+                                        {Work::recompute, 1, layers(8, 13), {2}}},
+                                       3));
+  const std::string more = text("--steps 5 --evaluate-every 1 --save-weights ", file("weights-"));
+  ASSERT_EQ(train(1, "one.h5", text(more, "one.h5 -o ", file("one-r.h5"))).code, 0);
+  const Outcome three = train(3, "three.h5", text(more, "three.h5 -o ", file("three-r.h5")));
+  ASSERT_EQ(three.code, 0) << three.err;
+  const RunTables expected = read_results(file("one-r.h5")).tables, tables = read_results(file("three-r.h5")).tables;
+  for (std::size_t step = 0; step < 5; ++step)
+    EXPECT_EQ(tables.steps[step].loss, expected.steps[step].loss) << "step " << step;
+  EXPECT_EQ(tables.evaluations, expected.evaluations);
+  EXPECT_EQ(read_weights(file("weights-three.h5")), read_weights(file("weights-one.h5")));
+}
+
+TEST_F(SluiceRun, trains_and_evaluates_with_replicas_as_on_one_rank_up_to_rounding) {
+  write_plan(file("one.h5"), plan(small_model(4), "sequential", 1, 1, {{0, 13}, {0, 13}}));
+  const Plan replicas = plan_of({{Work::forward, 0, layers(0, 7), {0}},
+                                 {Work::forward, 1, layers(7, 13), {2, 1}},
+                                 {Work::backward, 0, layers(0, 7), {1, 0}},
+                                 {Work::backward, 1, layers(7, 13), {2}}},
+                                3);
+  write_plan(file("three.h5"), replicas);
+  const std::string more = text("--steps 5 --evaluate-every 1 --save-weights ", file("weights-"));
+  ASSERT_EQ(train(1, "one.h5", text(more, "one.h5 -o ", file("one-r.h5"))).code, 0);
+  const Outcome three = train(3, "three.h5", text(more, "three.h5 -o ", file("three-r.h5")));
+  ASSERT_EQ(three.code, 0) << three.err;
+  const RunTables expected = read_results(file("one-r.h5")).tables, tables = read_results(file("three-r.h5")).tables;
+  EXPECT_EQ(tables.steps[0].loss, expected.steps[0].loss);
+  for (std::size_t step = 1; step < 5; ++step)
+    EXPECT_NEAR(tables.steps[step].loss, expected.steps[step].loss, 1e-5 * expected.steps[step].loss);
+  EXPECT_NEAR(tables.evaluations[0].loss, expected.evaluations[0].loss, 1e-5 * expected.evaluations[0].loss);
+  EXPECT_EQ(tables.evaluations[0].accuracy, expected.evaluations[0].accuracy);
+  EXPECT_EQ(tables.evaluations[0].samples, 10);
+  const Timeline predicted = simulate(replicas);
+  for (const RankStep& step : tables.ranks) {
+    EXPECT_EQ(step.sent_bytes, predicted.ranks[static_cast<std::size_t>(step.rank)].sent_bytes);
+    EXPECT_EQ(step.received_bytes, predicted.ranks[static_cast<std::size_t>(step.rank)].received_bytes);
+  }
+  for (const auto& [layer, parameters] : read_weights(file("weights-one.h5")))
+    for (const auto& [name, exact] : parameters) {
+      const std::vector<float> values = read_weights(file("weights-three.h5")).at(layer).at(name).values;
+      ASSERT_EQ(values.size(), exact.values.size()) << layer;
+      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], exact.values[i], 1e-5) << layer;
+    }
 }
 
 TEST_F(SluiceRun, learns_real_images_on_two_ranks_as_on_one) {
