@@ -34,6 +34,8 @@ CommunicatorSettings CommunicatorSettings::from_environment() {
 }
 
 bool Operation::done() const { return !collective_ || collective_->done(); }
+LinkBytes Operation::sent_bytes() const { return collective_ ? collective_->sent_bytes() : LinkBytes{}; }
+LinkBytes Operation::received_bytes() const { return collective_ ? collective_->received_bytes() : LinkBytes{}; }
 
 class MaxInFlight {
  public:

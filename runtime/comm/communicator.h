@@ -39,6 +39,10 @@ class Operation {
   /// Never blocks and moves nothing: true once wait() would return at once.
   [[nodiscard]] bool done() const;
 
+  /// Payload bytes of this rank's messages that are complete, by link class: all of them once it was waited for.
+  [[nodiscard]] LinkBytes sent_bytes() const;
+  [[nodiscard]] LinkBytes received_bytes() const;
+
  private:
   friend class Communicator;
   std::shared_ptr<Collective> collective_;

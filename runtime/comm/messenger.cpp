@@ -20,6 +20,10 @@ int tag_limit(MPI_Comm comm) {
 
 }  // namespace
 
+void Collective::count(const Message& message, LinkKind link) {
+  (message.sending ? sent_bytes_ : received_bytes_)[static_cast<std::size_t>(link)] += message.bytes;
+}
+
 Messenger::Messenger(MPI_Comm comm, std::vector<int> node_of_rank, std::int64_t chunk_bytes)
     : comm_(comm), max_tag_(tag_limit(comm)), node_of_rank_(std::move(node_of_rank)), chunk_bytes_(chunk_bytes) {
   if (chunk_bytes < 1 || chunk_bytes > std::numeric_limits<int>::max())
@@ -105,8 +109,9 @@ void Messenger::settle(const Completion& completion) {
                              completion.code == MPI_SUCCESS ? "" : ": " + mpi_words(completion.code)));
   const bool intra =
       node_of_rank_[static_cast<std::size_t>(rank_)] == node_of_rank_[static_cast<std::size_t>(message.peer)];
-  const auto link = static_cast<std::size_t>(intra ? LinkKind::intra_node : LinkKind::inter_node);
-  (message.sending ? sent_bytes_ : received_bytes_)[link] += message.bytes;
+  const LinkKind link = intra ? LinkKind::intra_node : LinkKind::inter_node;
+  (message.sending ? sent_bytes_ : received_bytes_)[static_cast<std::size_t>(link)] += message.bytes;
+  message.collective->count(message, link);
   message.collective->complete(*this, message);
 }
 

@@ -47,10 +47,17 @@ class Collective : public std::enable_shared_from_this<Collective> {
   [[nodiscard]] int tag() const { return tag_; }
   [[nodiscard]] const Event& ready() const { return ready_; }
 
+  /// Payload bytes of its messages that are complete, by link class.
+  [[nodiscard]] const LinkBytes& sent_bytes() const { return sent_bytes_; }
+  [[nodiscard]] const LinkBytes& received_bytes() const { return received_bytes_; }
+  void count(const Message& message, LinkKind link);
+
  private:
   std::int64_t bytes_;
   int tag_;
   Event ready_;
+  LinkBytes sent_bytes_{};
+  LinkBytes received_bytes_{};
 };
 
 /// Posts the messages of collectives and takes their completions. Messages from

@@ -38,19 +38,21 @@ DataLoader::DataLoader(const std::string& path, const Model& model, int microbat
   pixels_.resize(static_cast<std::size_t>(microbatch_ * image_elements()));
 }
 
-void DataLoader::begin_batch(Split split, std::span<const std::int64_t> rows) {
+void DataLoader::begin_batch(Split split, std::span<const std::int64_t> rows, int first) {
   split_ = split;
+  first_ = first;
   rows_.assign(rows.begin(), rows.end());
 }
 
 std::int64_t DataLoader::valid_samples(int microbatch) const {
-  return std::clamp<std::int64_t>(std::ssize(rows_) - microbatch * microbatch_, 0, microbatch_);
+  return std::clamp<std::int64_t>(std::ssize(rows_) - (microbatch - first_) * microbatch_, 0, microbatch_);
 }
 
 std::span<const std::int64_t> DataLoader::rows(int microbatch) const {
   const std::int64_t valid = valid_samples(microbatch);
   if (valid == 0) return {};
-  return std::span(rows_).subspan(static_cast<std::size_t>(microbatch * microbatch_), static_cast<std::size_t>(valid));
+  return std::span(rows_).subspan(static_cast<std::size_t>((microbatch - first_) * microbatch_),
+                                  static_cast<std::size_t>(valid));
 }
 
 void DataLoader::load_images(int microbatch, std::span<float> images) {

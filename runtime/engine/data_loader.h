@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-/// Feeds micro-batches to a rank. The global batch is a list of dataset rows;
-/// micro-batch m holds rows [m B, (m + 1) B) of it. Every rank that reads input
-/// or labels has its own loader: nothing is sent.
+/// Feeds micro-batches to a rank. What is trained on is a list of dataset rows, a global batch or, for asynchronous
+/// programs, several that follow each other; micro-batch `first` + i holds rows [i B, (i + 1) B) of it. Every rank that
+/// reads input or labels has its own loader: nothing is sent.
 class DataLoader {
  public:
   /// @throws Error (bad input) naming file and model if image shape or classes differ, or if the training part is
@@ -23,8 +23,9 @@ class DataLoader {
   [[nodiscard]] std::int64_t image_elements() const { return reader_.kind().image_bytes(); }
   [[nodiscard]] std::int64_t global_batch() const { return microbatches_ * microbatch_; }
 
-  /// Chooses the rows of the next global batch; if they are fewer than that, the rest is padding.
-  void begin_batch(Split split, std::span<const std::int64_t> rows);
+  /// Chooses the rows of the next global batches, which begin with micro-batch `first`; after the last row all is
+  /// padding.
+  void begin_batch(Split split, std::span<const std::int64_t> rows, int first = 0);
 
   /// Samples of a micro-batch that are not padding.
   [[nodiscard]] std::int64_t valid_samples(int microbatch) const;
@@ -41,6 +42,7 @@ class DataLoader {
   std::int64_t microbatch_;
   std::int64_t microbatches_;
   Split split_ = Split::train;
+  int first_ = 0;  ///< micro-batch that rows_ begin with
   std::vector<std::int64_t> rows_;
   std::vector<std::uint8_t> pixels_;
   std::vector<float> scale_, shift_;  ///< per channel: normalised = p scale + shift

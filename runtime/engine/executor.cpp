@@ -19,8 +19,21 @@ std::map<LayerId, LayerRuntime> make_layers(const Plan& plan, Rank rank, Device&
   std::map<LayerId, LayerRuntime> layers;
   const Model& model = plan.profile.model;
   for (const auto& [layer, updated] : updates)
-    layers.try_emplace(layer, device, model.layers[at(layer)], model.microbatch, updated);
+    layers.try_emplace(layer, device, model.layers[at(layer)], model.microbatch, updated, weight_versions(plan, layer));
   return layers;
+}
+
+/// From the first to the last micro-batch that one of the plan's programs names; at least one.
+int microbatch_window(const Plan& plan) {
+  int first = 0, last = 0;
+  for (const Program& program : plan.programs)
+    for (const auto& list : program.ranks)
+      for (const Instruction& instruction : list)
+        if (instruction.microbatch != kNone || counts_from_fill(plan, program)) {
+          first = std::min(first, instruction.microbatch);
+          last = std::max(last, instruction.microbatch);
+        }
+  return last - first + 1;
 }
 
 std::int64_t largest_workspace(const std::map<LayerId, LayerRuntime>& layers) {
@@ -63,18 +76,27 @@ Executor::Executor(const Plan& plan, Device& device, Communicator& comm, DataLoa
       made_(tensors_by_producer(model_)),
       input_of_(inputs_by_layer(model_)),
       gradient_stage_(gradient_stages(plan)),
+      window_(microbatch_window(plan)),
       layers_(make_layers(plan, comm.rank(), device)),
       buffers_(plan, comm.rank(), device),
       workspace_(device.allocate(largest_workspace(layers_))),
       scratch_{device.allocate(scratch_bytes(plan, comm.rank())), device.allocate(scratch_bytes(plan, comm.rank()))},
       staged_images_(static_cast<std::size_t>(model_.microbatch * data.image_elements())),
       staged_labels_(static_cast<std::size_t>(model_.microbatch)),
+      has_gradient_(model_.layers.size(), false),
       stream_(device.create_stream()) {
   for (const Transfer& transfer : plan.transfers) {
     const auto edges = transfer.payload == Payload::weight_gradients ? ring_edges : multicast_edges;
     edges_.push_back(edges(plan.groups[at(transfer.group)], plan.cluster));
   }
-  const std::int64_t most_tags = std::ssize(plan.transfers) * plan.microbatches;
+  std::int64_t per_update = plan.microbatches;
+  if (asynchronous(plan)) {
+    versions_.emplace(plan);
+    versions_per_steady_ = versions_per_steady(plan);
+    per_update = versions_->microbatches_per_update();
+  }
+  loss_scale_ = 1.0F / static_cast<float>(per_update * model_.microbatch);
+  const std::int64_t most_tags = std::ssize(plan.transfers) * window_;
   if (most_tags > std::int64_t{comm.max_tag()} + 1)
     throw bad_input(text("the plan has ", most_tags, " transfers in a step, MPI tells ", comm.max_tag(),
                          " apart: use fewer micro-batches"));
@@ -86,32 +108,38 @@ void Executor::initialise() {
 
 ProgramRun Executor::run(const Program& program, const RunContext& context) {
   program_ = &program;
+  counts_from_fill_ = counts_from_fill(plan_, program);
   run_ = context;
-  has_gradient_.assign(model_.layers.size(), false);
-  losses_.assign(static_cast<std::size_t>(data_.global_batch()) * 2, 0);
-  has_losses_.assign(at(plan_.microbatches), false);
+  losses_.clear();
 
   ProgramRun result;
   result.begin_ns = clock_.now_ns();
-  const LinkBytes sent = comm_.sent_bytes();
-  const LinkBytes received = comm_.received_bytes();
+  timeline_ = {};
   const std::vector<Instruction>& list = program.ranks[at(comm_.rank())];
   for (index_ = 0; index_ < std::ssize(list); ++index_) {
     InstructionTime time{.start_ns = clock_.now_ns() - result.begin_ns};
-    execute(list[at(index_)]);
+    if (const auto instruction = counted(list[at(index_)])) execute(*instruction);
     if (context.settle_each) settle(stream_->record());
     time.end_ns = clock_.now_ns() - result.begin_ns;
-    result.timeline.instructions.push_back(time);
+    timeline_.instructions.push_back(time);
   }
   settle(stream_->record());
   result.duration_ns = clock_.now_ns() - result.begin_ns;
-  for (std::size_t kind = 0; kind < sent.size(); ++kind) {
-    result.timeline.sent_bytes[kind] = comm_.sent_bytes()[kind] - sent[kind];
-    result.timeline.received_bytes[kind] = comm_.received_bytes()[kind] - received[kind];
-  }
-  result.timeline.peak_memory_bytes = allocated_bytes();
+  timeline_.peak_memory_bytes = allocated_bytes();
+  result.timeline = std::move(timeline_);
   result.losses = losses();
+  if (program.name == "drain")  // all updates are done: what is the newest now is the next fill's first
+    for (auto& [id, layer] : layers_) layer.restart_versions();
   return result;
+}
+
+std::optional<Instruction> Executor::counted(const Instruction& instruction) const {
+  if (!counts_from_fill_) return instruction;
+  return from_fill(instruction, run_.period * plan_.microbatches, run_.period * versions_per_steady_);
+}
+
+int Executor::version(const Instruction& compute, LayerId layer) const {
+  return versions_ ? std::max(0, compute.version - versions_->lag(compute.stage, layer)) : 0;
 }
 
 void Executor::execute(const Instruction& instruction) {
@@ -164,13 +192,12 @@ void Executor::forward(const Instruction& instruction) {
     LayerMemory memory{.workspace = workspace_.data()};
     bind(memory, layer, model_.needs[at(layer)].forward, m);
     bind(memory, layer, made_[at(layer)], m);
-    layers_.at(layer).forward(*stream_, memory, context(m));
+    layers_.at(layer).forward(*stream_, memory, context(m), version(instruction, layer));
     // Who recomputes the loss layer repeats what has been counted.
     if (instruction.op == Op::forward && model_.layers[at(layer)].kind == LayerKind::softmax_cross_entropy) {
-      const std::size_t floats = static_cast<std::size_t>(model_.microbatch) * 2;
-      device_.copy(*stream_, &losses_[at(m) * floats], memory.output,
-                   static_cast<std::int64_t>(floats * sizeof(float)));
-      has_losses_[at(m)] = true;
+      std::vector<float>& losses = losses_[m];
+      losses.resize(static_cast<std::size_t>(model_.microbatch) * 2);
+      device_.copy(*stream_, losses.data(), memory.output, static_cast<std::int64_t>(losses.size() * sizeof(float)));
     }
     comm_.progress();
   }
@@ -197,7 +224,7 @@ void Executor::backward(const Instruction& instruction) {
     memory.input_gradient = input_half ? gradient(input_of_[at(*id)], m, below) : nullptr;
     if (memory.input_gradient != nullptr) {
       bind(memory, *id, model_.needs[at(*id)].backward_input, m);
-      layer.backward_input(*stream_, memory, context(m));
+      layer.backward_input(*stream_, memory, context(m), version(instruction, *id));
       comm_.progress();
     }
   }
@@ -213,7 +240,8 @@ void* Executor::gradient(TensorId tensor, int microbatch, void* inner) const {
 void Executor::optimizer_step(const Instruction& instruction) {
   for (const LayerId layer : plan_.stages[at(instruction.stage)].layers) {
     if (layers_.at(layer).masters_bytes() == 0) continue;
-    layers_.at(layer).update(*stream_, settings_.sgd);
+    layers_.at(layer).update(*stream_, settings_.sgd, instruction.version);
+    has_gradient_[at(layer)] = false;
     comm_.progress();
   }
 }
@@ -243,10 +271,10 @@ void* Executor::value(const ValueClass& value, int microbatch) const {
 
 MicrobatchContext Executor::context(int microbatch) const {
   return {.seed = settings_.seed,
-          .step = run_.step,
-          .first_position = microbatch * model_.microbatch,
+          .step = run_.step - run_.period + microbatch / plan_.microbatches,
+          .first_position = microbatch % plan_.microbatches * model_.microbatch,
           .valid_samples = data_.valid_samples(microbatch),
-          .loss_scale = 1.0F / static_cast<float>(data_.global_batch()),
+          .loss_scale = loss_scale_,
           .training = run_.training};
 }
 
@@ -259,13 +287,11 @@ void Executor::settle(const Event& event) {
 
 std::map<int, MicrobatchLoss> Executor::losses() const {
   std::map<int, MicrobatchLoss> losses;
-  for (int m = 0; m < plan_.microbatches; ++m) {
-    if (!has_losses_[at(m)]) continue;
+  for (const auto& [m, samples] : losses_) {
     MicrobatchLoss& loss = losses[m];
-    for (std::int64_t i = 0; i < data_.valid_samples(m); ++i) {
-      const auto sample = static_cast<std::size_t>(m * model_.microbatch + i);
-      loss.sum += losses_[2 * sample];
-      loss.correct += losses_[2 * sample + 1] > 0.5F ? 1 : 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(data_.valid_samples(m)); ++i) {
+      loss.sum += samples[2 * i];
+      loss.correct += samples[2 * i + 1] > 0.5F ? 1 : 0;
     }
   }
   return losses;

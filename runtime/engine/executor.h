@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/asynchronous.h"
 #include "core/plan.h"
 #include "core/timeline.h"
 #include "runtime/comm/communicator.h"
@@ -26,12 +27,14 @@ struct ProgramRun {
   RankTimeline timeline;      ///< times since the program's begin on this rank
   std::int64_t begin_ns = 0;  ///< on the rank's clock
   std::int64_t duration_ns = 0;
-  std::map<int, MicrobatchLoss> losses;  ///< by micro-batch: those whose loss layer ran forward here
+  /// By micro-batch (asynchronous: counted from the fill): those whose loss layer ran forward here.
+  std::map<int, MicrobatchLoss> losses;
 };
 
 /// Which run of a program: random numbers, scaling and updates follow from it.
 struct RunContext {
-  std::int64_t step = 0;
+  std::int64_t step = 0;  ///< whose batch begins at the program's base
+  int period = 0;         ///< asynchronous: runs of "steady" since the fill, before this program
   bool training = true;
   /// Wait for the device after each instruction, so that instruction times are the device's and not the queue's.
   bool settle_each = false;
@@ -56,7 +59,8 @@ class Executor {
   /// Sets all weights of this rank to their initial values.
   void initialise();
 
-  /// One pass over this rank's list, on the batch that `data` holds. On return all work is done.
+  /// One pass over this rank's list, on the batches that `data` holds. On return all work is done, but what
+  /// asynchronous programs have started and the next one waits for. Each "fill" begins with the newest weights.
   [[nodiscard]] ProgramRun run(const Program& program, const RunContext& context);
 
   /// The first layer whose output, as far as it is still held, has a value that is not finite.
@@ -84,6 +88,11 @@ class Executor {
   [[nodiscard]] int tag(const Instruction& instruction) const;
   void optimizer_step(const Instruction& instruction);
 
+  /// With micro-batch and version counted from the fill; none if it is left out.
+  [[nodiscard]] std::optional<Instruction> counted(const Instruction& instruction) const;
+  /// Of the weights with which a compute runs the layer.
+  [[nodiscard]] int version(const Instruction& compute, LayerId layer) const;
+
   /// The tensors of `reads` in the places where the kernel of `layer` looks for them.
   void bind(LayerMemory& memory, LayerId layer, std::span<const TensorId> reads, int microbatch) const;
   /// Where the gradient with respect to `tensor` lies: its slot, or `inner` if it never leaves
@@ -108,6 +117,10 @@ class Executor {
   std::vector<TensorId> input_of_;           ///< by layer
   std::vector<int> gradient_stage_;          ///< by tensor: the stage that makes the gradient of it, or kNone
   std::vector<std::vector<Edge>> edges_;     ///< by transfer
+  int window_;                               ///< never are more micro-batches in flight
+  std::optional<WeightVersions> versions_;   ///< of asynchronous plans
+  int versions_per_steady_ = 0;
+  float loss_scale_ = 0;  ///< 1 / samples of an update
 
   std::map<LayerId, LayerRuntime> layers_;
   ValueBuffers buffers_;
@@ -120,12 +133,13 @@ class Executor {
 
   // Of the program run that is under way:
   const Program* program_ = nullptr;
+  bool counts_from_fill_ = false;
   int index_ = 0;  ///< of the instruction at hand
   RunContext run_;
+  RankTimeline timeline_;
   std::map<std::pair<int, int>, Operation> operations_;  ///< by transfer and micro-batch
-  std::vector<bool> has_gradient_;                       ///< by layer: a micro-batch has contributed in this step
-  std::vector<float> losses_;                            ///< (M, N, 2): loss and 1 if right, per sample
-  std::vector<bool> has_losses_;                         ///< by micro-batch
+  std::vector<bool> has_gradient_;                       ///< by layer: a micro-batch has contributed to its update
+  std::map<int, std::vector<float>> losses_;             ///< by micro-batch (N, 2): loss and 1 if right, per sample
 
   /// Last, so that it is gone before the memory that its work may still use, after a failure.
   std::unique_ptr<Stream> stream_;

@@ -42,8 +42,8 @@ bool Executor::saves(LayerId layer) const {
 std::int64_t Executor::allocated_bytes() const {
   std::int64_t bytes = buffers_.bytes() + workspace_.bytes() + scratch_.first.bytes() + scratch_.second.bytes();
   for (const auto& [id, layer] : layers_) {
-    const int copies = layer.gradients() != nullptr ? 3 : 1;  // masters, gradients, momentum
-    bytes += copies * layer.masters_bytes() + layer.packed_bytes();
+    bytes += layer.versions() * (layer.masters_bytes() + layer.packed_bytes());
+    if (layer.gradients() != nullptr) bytes += 2 * layer.masters_bytes();  // gradients, momentum
   }
   return bytes;
 }

@@ -9,12 +9,13 @@ namespace sluice {
 /// Where this rank holds what a multicast carries.
 void* Executor::payload(const Instruction& instruction) const {
   const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
-  if (transfer.payload == Payload::weights) return layers_.at(transfer.layer).masters();
+  if (transfer.payload == Payload::weights) return layers_.at(transfer.layer).masters(instruction.version);
   return value({transfer.payload, transfer.tensor, transfer.stage}, instruction.microbatch);
 }
 
+// Micro-batches that are a window apart share a tag: no rank has both in flight, and MPI keeps the order of messages.
 int Executor::tag(const Instruction& instruction) const {
-  return instruction.transfer * plan_.microbatches + std::max(instruction.microbatch, 0);
+  return instruction.transfer * window_ + std::max(instruction.microbatch, 0) % window_;
 }
 
 void Executor::start_multicast(const Instruction& instruction) {
@@ -39,10 +40,14 @@ void Executor::start_all_reduce(const Instruction& instruction) {
 void Executor::wait(const Instruction& instruction) {
   const auto operation = operations_.find({instruction.transfer, instruction.microbatch});
   comm_.wait(operation->second);
+  for (std::size_t link = 0; link < timeline_.sent_bytes.size(); ++link) {
+    timeline_.sent_bytes[link] += operation->second.sent_bytes()[link];
+    timeline_.received_bytes[link] += operation->second.received_bytes()[link];
+  }
   operations_.erase(operation);
   const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
   if (transfer.payload == Payload::weights && plan_.groups[at(transfer.group)].root != comm_.rank())
-    layers_.at(transfer.layer).pack(*stream_);
+    layers_.at(transfer.layer).pack(*stream_, instruction.version);
 }
 
 }  // namespace sluice

@@ -25,4 +25,9 @@ struct BatchLoss {
 /// @param own  by micro-batch, 0..microbatches-1; all ranks' together are all
 [[nodiscard]] BatchLoss agree_on_loss(Communicator& comm, const std::map<int, MicrobatchLoss>& own, int microbatches);
 
+/// The same in two halves, of which the first never blocks, for the micro-batches `first`.. `first` + microbatches - 1.
+[[nodiscard]] Maxima start_agreement(Communicator& comm, const std::map<int, MicrobatchLoss>& own, int first,
+                                     int microbatches);
+[[nodiscard]] BatchLoss finish_agreement(Communicator& comm, Maxima maxima);
+
 }  // namespace sluice

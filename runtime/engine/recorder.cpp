@@ -67,10 +67,13 @@ int Recorder::begin(RunHeader header) {
   return std::stoi(comm_.broadcast(std::to_string(attempt)));
 }
 
-void Recorder::add_step(const StepRecord& step, const Program& program, const ProgramRun& run, bool timeline) {
+void Recorder::add_run(std::int64_t step, const Program& program, const ProgramRun& run, bool timeline) {
+  writer_.add(rank_totals(program, comm_.rank(), step, run));
+  if (timeline) writer_.add_timeline(step, run.timeline);
+}
+
+void Recorder::add(const StepRecord& step) {
   if (comm_.rank() == 0) writer_.add(step);
-  writer_.add(rank_totals(program, comm_.rank(), step.step, run));
-  if (timeline) writer_.add_timeline(step.step, run.timeline);
   if (clock_.now_ns() - last_flush_ns_ >= std::chrono::nanoseconds(kFlushInterval).count()) flush();
 }
 

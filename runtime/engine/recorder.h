@@ -25,8 +25,10 @@ class Recorder {
   /// @throws AgreedError if the record cannot be begun, or another run is writing it
   Recorder(Communicator& comm, const StepClock& clock, const std::string& path, RunHeader header);
 
+  /// What this rank did in a step: one run of the plan's program "step" or "steady".
   /// @param timeline  also record each instruction's times
-  void add_step(const StepRecord& step, const Program& program, const ProgramRun& run, bool timeline);
+  void add_run(std::int64_t step, const Program& program, const ProgramRun& run, bool timeline);
+  void add(const StepRecord& step);
   void add(const Evaluation& evaluation);
 
   void flush();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
@@ -62,7 +63,9 @@ void require_executable(const Plan& plan) {
   for (const ElementType type : {plan.compute_type, plan.boundary_type, plan.master_type})
     if (type != ElementType::float32) throw bad_input("the plan asks for an element type other than float32");
   require_known_stages(plan);
-  for (const char* name : {"step", "evaluate"}) (void)program(plan, name);
+  const std::vector<const char*> needed =
+      asynchronous(plan) ? std::vector{"fill", "steady", "drain", "evaluate"} : std::vector{"step", "evaluate"};
+  for (const char* name : needed) (void)program(plan, name);
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/asynchronous.h"
 #include "core/index.h"
 
 namespace sluice {
@@ -14,6 +15,7 @@ ValueBuffers::ValueBuffers(const Plan& plan, Rank rank, Device& device) {
       bytes_ += slot_class.bytes;
     }
   for (const Program& program : plan.programs) {
+    if (counts_from_fill(plan, program)) continue;
     std::map<ValueUse, std::vector<Place>>& places = places_[program.name];
     for (const Lifetime& lifetime : plan_buffers(plan, program, rank).lifetimes)
       places[{lifetime.value, lifetime.microbatch}].push_back({lifetime.first, lifetime.slot});
@@ -21,9 +23,13 @@ ValueBuffers::ValueBuffers(const Plan& plan, Rank rank, Device& device) {
 }
 
 void* ValueBuffers::find(const Program& program, int index, const ValueClass& value, int microbatch) const {
-  const std::map<ValueUse, std::vector<Place>>& places = places_.at(program.name);
-  const auto found = places.find({value, microbatch});
-  if (found == places.end()) return nullptr;
+  const auto places = places_.find(program.name);
+  if (places == places_.end()) {
+    const std::span<const Buffer> ring = slots(value);
+    return ring.empty() ? nullptr : ring[at(microbatch) % ring.size()].data();
+  }
+  const auto found = places->second.find({value, microbatch});
+  if (found == places->second.end()) return nullptr;
   const auto next = std::find_if(found->second.begin(), found->second.end(),
                                  [index](const Place& place) { return place.first > index; });
   return next == found->second.begin() ? nullptr : slots_.at(value)[at(std::prev(next)->slot)].data();

@@ -18,7 +18,8 @@ class ValueBuffers {
   ValueBuffers(const Plan& plan, Rank rank, Device& device);
 
   /// The slot of one micro-batch's value for instruction `index` of this rank's list in `program`: a recompute
-  /// writes a value anew, maybe elsewhere. Null if the rank has no such value by then.
+  /// writes a value anew, maybe elsewhere. Null if the rank has no such value by then. In asynchronous programs
+  /// the micro-batch is counted from the fill, and slots take turns.
   [[nodiscard]] void* find(const Program& program, int index, const ValueClass& value, int microbatch) const;
 
   /// All slots of a class; whatever was written last is still in them.
@@ -32,7 +33,8 @@ class ValueBuffers {
     int slot = 0;
   };
   std::map<ValueClass, std::vector<Buffer>> slots_;
-  std::map<std::string, std::map<ValueUse, std::vector<Place>>> places_;  ///< by program; ascending by `first`
+  std::map<std::string, std::map<ValueUse, std::vector<Place>>>
+      places_;  ///< by program with slots of its own; ascending by `first`
   std::int64_t bytes_ = 0;
 };
 

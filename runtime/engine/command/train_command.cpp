@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/simulator.h"
 #include "core/text.h"
@@ -121,14 +122,16 @@ void train_command(Communicator& world, const Words& words) {
   collectively(comm, [&] {
     device = create_device(options.device, options.threads, options.trainer.seed);
     data = std::make_unique<DataLoader>(options.data, plan.profile.model, plan.microbatches);
+    if (options.epochs > 0)
+      options.trainer.steps = options.epochs * (data->samples(Split::train) / data->global_batch());
+    require_long_stretches(plan, *data, options.trainer);
     executor = std::make_unique<Executor>(plan, *device, comm, *data, clock,
                                           ExecutorSettings{options.trainer.seed, options.sgd});
     executor->initialise();
   });
   warn_of_other_device(comm, *device, plan.profile, options.threads);
-  if (options.epochs > 0) options.trainer.steps = options.epochs * (data->samples(Split::train) / data->global_batch());
 
-  const Timeline predicted = simulate(plan);
+  const Timeline predicted = simulate(plan, training_program(plan).name);
   Recorder recorder(comm, clock, options.output, header(options, words, *values, plan, *device, predicted));
   Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
   const TrainingSummary summary = trainer.train();
