@@ -13,6 +13,8 @@ constexpr std::array kSchedules{
     Schedule{.name = "sequential"},
     Schedule{.name = "gpipe"},
     Schedule{.name = "1f1b"},
+    Schedule{.name = "zb-h1", .halves_backward = true, .delays_weights = true},
+    Schedule{.name = "zb-v", .placement = Placement::vee, .halves_backward = true},
 };
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/cost_model.h"
+#include "core/schedule.h"
 
 namespace sluice {
 namespace {
@@ -64,6 +66,8 @@ void WorkerLoad::Holdings::add(const Holdings& other) {
   leaving += other.leaving;
   gradients += other.gradients;
   partial_gradients += other.partial_gradients;
+  delayed += other.delayed;
+  handed += other.handed;
 }
 
 WorkerCost::Sizes::Sizes(const std::vector<std::int64_t>& sizes) : distinct(sizes) {
@@ -77,6 +81,8 @@ WorkerCost::WorkerCost(const Profile& profile, const Cluster& cluster, const Pri
     : profile_(&profile),
       cluster_(&cluster),
       pricing_(pricing),
+      halves_backward_(schedule_named(pricing.schedule).halves_backward),
+      delays_weights_(schedule_named(pricing.schedule).delays_weights),
       least_in_flight_(microbatches_in_flight(pricing, 1)),
       most_in_flight_(microbatches_in_flight(pricing, pricing.microbatches)),
       early_receives_(1 + Plan{}.receive_ahead),
@@ -106,7 +112,7 @@ void WorkerCost::collect_touches() {
   };
   const auto collect = [&](LayerWork work) {
     const LayerNeeds& needs = model.needs[at(work.layer)];
-    const bool apart = work.work == Work::backward_weight;
+    const bool apart = work.work == Work::backward_weight || (halves_backward_ && work.work == Work::backward);
     const std::uint8_t bits = bits_of(work.work);
     for (const TensorId t : made[at(work.layer)]) {
       if (bits & kForward) touch(t).made = 1;
@@ -180,13 +186,18 @@ std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) 
   const int arriving = std::min(microbatches, in_flight(seat.ranks) + early_receives_);
   const int gradient = std::min(microbatches, own + early_receives_);
   const int leaving = std::min(microbatches, 2);
+  const int delayed = in_flight(seat.ranks);
+  // Delayed by what the first worker has in flight beyond this one; otherwise only once no forward is left to run.
+  const int later = 1 + rounded_up(seat.ranks - seat.ranks_from_here, seat.replicas);
+  const int handed = std::min(delays_weights_ ? microbatches : own, later);
   const int later_workers = seat.ranks_from_here - seat.replicas;
   // As doubles: exact below 2^53 bytes, and no overflow above.
   const auto times = [](int count, std::int64_t bytes) { return count * static_cast<double>(bytes); };
   const WorkerLoad::Holdings& held = load.holdings;
   const double bytes = times(1, held.always) + times(own, held.stashed) +
                        times(std::max(own, leaving), held.stashed_leaving) + times(arriving, held.arriving) +
-                       times(leaving, held.leaving) +
+                       times(leaving, held.leaving) + times(delayed, held.delayed) +
+                       times(std::max(handed, leaving), held.handed) +
                        gradient * std::min(times(later_workers, held.gradients), times(1, held.partial_gradients));
   constexpr double kMost = 9e18;
   return static_cast<std::int64_t>(std::min(bytes, kMost));
@@ -338,7 +349,15 @@ WorkerLoad WorkerTally::load_of(const Bytes& bytes) const {
   load.updated_bytes = static_cast<double>(bytes.updated);
   load.holdings = bytes.holdings;
   WorkerLoad::Holdings& held = load.holdings;
-  if (strays_ > 0) {
+  if (cost_->delays_weights_) {
+    held.delayed += bytes.late.stashed + bytes.late.stashed_leaving;
+    held.handed += bytes.late.always + bytes.late.leaving;
+    held.arriving += bytes.late.partial_gradients;
+  } else if (cost_->halves_backward_ && strays_ == 0) {
+    WorkerLoad::Holdings late = bytes.late;
+    held.handed += std::exchange(late.always, 0) + std::exchange(late.leaving, 0);
+    held.add(late);
+  } else if (strays_ > 0) {
     held.arriving += bytes.late.always + bytes.late.stashed + bytes.late.stashed_leaving + bytes.late.leaving +
                      bytes.late.partial_gradients;
   } else {

@@ -51,6 +51,8 @@ struct WorkerLoad {
     std::int64_t leaving = 0;            ///< from where it is made to the end of its send
     std::int64_t gradients = 0;          ///< from the start of a gradient's receive to the backward here
     std::int64_t partial_gradients = 0;  ///< likewise, once for each reader elsewhere of the tensor
+    std::int64_t delayed = 0;            ///< from the forward here to a backward-weight that the schedule delays
+    std::int64_t handed = 0;  ///< from the backward-input here to the backward-weight, where schedules halve backward
     void add(const Holdings& other);
     bool operator==(const Holdings&) const = default;
   };
@@ -120,8 +122,9 @@ class WorkerCost {
   const Profile* profile_;
   const Cluster* cluster_;
   Pricing pricing_;
-  int least_in_flight_, most_in_flight_;  ///< microbatches_in_flight() for few and for many ranks
-  int early_receives_;                    ///< receives that have started before their data can come
+  bool halves_backward_, delays_weights_;  ///< the schedule's
+  int least_in_flight_, most_in_flight_;   ///< microbatches_in_flight() for few and for many ranks
+  int early_receives_;                     ///< receives that have started before their data can come
   bool mixed_links_ = false;
   double bandwidth_bytes_per_s_;
   std::vector<Touch> touches_;                   ///< of all works of all layers, one after the other
@@ -171,8 +174,8 @@ class WorkerTally {
     std::int64_t received = 0, sent = 0, least_received = 0, least_sent = 0;
     std::int64_t weights_received = 0, weights_sent = 0, updated = 0;
     WorkerLoad::Holdings holdings;
-    /// What a backward-weight apart needs. It runs right after the backward-input of its micro-batch, unless one of
-    /// its layers is a stray: then it may have to wait as long as anything that arrives.
+    /// What a backward-weight apart needs. It runs right after the backward-input of its micro-batch, unless the
+    /// schedule delays it, or one of its layers is a stray: then it may have to wait as long as anything that arrives.
     WorkerLoad::Holdings late;
   };
 

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "optimizer/planner/candidates.h"
 #include "optimizer/planner/score.h"
+#include "optimizer/schedule/build_plan.h"
 
 namespace sluice {
 namespace {
@@ -73,6 +74,7 @@ class Planner {
     if (has_schedule(request_.cost)) refuse_what_only_msr_knows();
     if (problem_.pricing.schedule == "sequential" && ranks() > 1)
       throw infeasible(text("schedule sequential runs on one rank, not on ", ranks(), ": use gpipe or 1f1b"));
+    require_split_backward(problem_.profile, problem_.pricing.schedule);
     const bool three = space.cuts == Cuts::three || fixes_weight_cuts();
     if (three && !problem_.profile.split_backward)
       throw infeasible(

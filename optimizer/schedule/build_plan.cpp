@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/schedule.h"
 #include "core/stage_check.h"
 #include "core/text.h"
 #include "optimizer/schedule/generators.h"
@@ -23,7 +24,27 @@ void check(const Plan& plan) {
   if (const std::string fault = stage_fault(plan); !fault.empty()) throw bad_input(fault);
 }
 
+/// Both halves of a whole backward stay at its owners.
+std::vector<Stage> halved(const std::vector<Stage>& stages) {
+  std::vector<Stage> halves = stages;
+  for (Stage& stage : halves)
+    if (stage.work == Work::backward) stage.work = Work::backward_input;
+  for (Stage stage : stages) {
+    if (stage.work != Work::backward) continue;
+    stage.work = Work::backward_weight;
+    halves.push_back(std::move(stage));
+  }
+  return halves;
+}
+
 }  // namespace
+
+void require_split_backward(const Profile& profile, const std::string& schedule) {
+  if (schedule_named(schedule).halves_backward && !profile.split_backward)
+    throw infeasible(text("schedule ", schedule,
+                          " runs backward-input and backward-weight apart, for which the profile has one time: use "
+                          "1f1b, or a profile of sluice-run profile"));
+}
 
 Plan build_plan(PlanRequest request) {
   Plan plan;
@@ -33,6 +54,8 @@ Plan build_plan(PlanRequest request) {
   plan.schedule = std::move(request.schedule);
   plan.microbatches = request.microbatches;
   plan.stages = std::move(request.stages);
+  require_split_backward(plan.profile, plan.schedule);
+  if (schedule_named(plan.schedule).halves_backward) plan.stages = halved(plan.stages);
   check(plan);
   plan.programs.push_back(lower(plan, "step", generate_step(plan), request.algorithm));
   plan.programs.push_back(lower(plan, "evaluate", generate_evaluate(plan), request.algorithm));

@@ -10,9 +10,9 @@ namespace sluice {
 struct PlanRequest {
   const Profile& profile;
   const Cluster& cluster;
-  std::string schedule;  ///< "sequential", "gpipe" or "1f1b"
-  int microbatches = 1;  ///< M
-  std::vector<Stage> stages;
+  std::string schedule;       ///< of schedules()
+  int microbatches = 1;       ///< M
+  std::vector<Stage> stages;  ///< whole backwards are halved in place where the schedule wants halves
   bool compute_only = false;  ///< the plan's cluster gets free links
   MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical;
 };
@@ -23,5 +23,9 @@ struct PlanRequest {
 /// @throws Error (infeasible) for what the schedule lacks and for owners beyond the cluster;
 /// Error (bad input) for an unknown schedule and for stages with a fault (core/stage_check.h).
 [[nodiscard]] Plan build_plan(PlanRequest request);
+
+/// @throws Error (infeasible) if the schedule runs the halves of backward apart and the profile does not tell them
+/// apart.
+void require_split_backward(const Profile& profile, const std::string& schedule);
 
 }  // namespace sluice

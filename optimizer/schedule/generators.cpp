@@ -6,6 +6,7 @@
 
 #include "core/schedule.h"
 #include "optimizer/schedule/slot_order.h"
+#include "optimizer/schedule/zero_bubble.h"
 
 namespace sluice {
 namespace {
@@ -16,9 +17,8 @@ struct Generator {
 };
 
 constexpr std::array kGenerators{
-    Generator{"sequential", sequential},
-    Generator{"gpipe", slot_order},
-    Generator{"1f1b", slot_order},
+    Generator{"sequential", sequential}, Generator{"gpipe", slot_order}, Generator{"1f1b", slot_order},
+    Generator{"zb-h1", slot_order},      Generator{"zb-v", zb_v},
 };
 
 }  // namespace

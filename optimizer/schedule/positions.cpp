@@ -97,9 +97,11 @@ void set_delays(std::vector<Position>& positions, const std::vector<Stage>& stag
     ranks_from_here += replicas(*position, stages);
     position->backward_delay = std::max(1, microbatches_in_flight(pricing, ranks_from_here)) - 1;
   }
+  const bool latest = schedule_named(pricing.schedule).delays_weights;
   for (int k = 0; k < std::ssize(positions); ++k) {
     const int follows = positions[at(k)].weight_follows;
-    positions[at(k)].weight_delay = positions[at(follows == kNone ? k : std::min(k, follows))].backward_delay;
+    const int lowest = latest ? 0 : follows == kNone ? k : std::min(k, follows);
+    positions[at(k)].weight_delay = positions[at(lowest)].backward_delay;
   }
 }
 

@@ -23,7 +23,7 @@ struct Position {
 /// delays: the backward's is one less than microbatches_in_flight() under the plan's schedule. A backward-weight
 /// has the delay of the position that it follows, or of its own if that is larger:
 /// it reads the gradients of all stages that consume what its layers made, and
-/// what is recomputed on a rank that they share.
+/// what is recomputed on a rank that they share; a schedule that delays weights gives all of them the first position's.
 /// Under all others position k is the one with index k, and delays are open (FigureWriter::take).
 [[nodiscard]] std::vector<Position> step_positions(const Plan& plan);
 

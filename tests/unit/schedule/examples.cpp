@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/index.h"
+#include "core/schedule.h"
 #include "core/text.h"
 
 namespace sluice::examples {
@@ -217,6 +218,21 @@ Plan textbook_plan(const std::string& schedule, int workers, int microbatches, d
                      .schedule = schedule,
                      .microbatches = microbatches,
                      .stages = stages_of(even_partition(workers, workers))});
+}
+
+Plan textbook_plan_in_halves(const std::string& schedule, int ranks, int microbatches, const WorkTimes& times) {
+  const bool vee = schedule_named(schedule).placement == Placement::vee;
+  const int positions = vee ? 2 * ranks : ranks;
+  Profile profile = chain(positions, times.forward_s, times.backward_input_s);
+  for (LayerCost& cost : profile.costs) cost.backward_weight_s = times.backward_weight_s;
+  std::vector<Stage> stages = stages_of(even_partition(positions, positions));
+  for (Stage& stage : stages) stage.owners = {stage.index < ranks ? stage.index : positions - 1 - stage.index};
+  const Cluster cluster = uniform_cluster(1, ranks, {}, {});
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = schedule,
+                     .microbatches = microbatches,
+                     .stages = std::move(stages)});
 }
 
 Plan random_plan(std::uint64_t seed) {

@@ -20,6 +20,15 @@ namespace sluice::examples {
 [[nodiscard]] Plan textbook_plan(const std::string& schedule, int workers, int microbatches, double forward_s = 1e-9,
                                  double backward_s = 1e-9);
 
+/// What the works of a position take; backward in halves.
+struct WorkTimes {
+  double forward_s = 1e-9, backward_input_s = 1e-9, backward_weight_s = 1e-9;
+};
+
+/// Likewise, with the positions where the schedule places them on its ranks: several layers a rank if it has several.
+[[nodiscard]] Plan textbook_plan_in_halves(const std::string& schedule, int ranks, int microbatches,
+                                           const WorkTimes& times = {});
+
 /// A random plan: chain or DAG of at most 8 layers, real-like or foreign, at
 /// most 5 positions and 9 micro-batches, stages of any layers that the DAG
 /// allows, up to 3 replicas each, forward, backward and (sometimes) its halves

@@ -2,51 +2,20 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "core/error.h"
 #include "core/index.h"
-#include "core/simulator.h"
 #include "core/text.h"
 #include "tests/unit/schedule/examples.h"
+#include "tests/unit/schedule/golden.h"
 
 namespace sluice {
 namespace {
-
-/// Rows of a golden file: "rank 0 | F0 F1 . B0 B0", one column per time unit.
-std::vector<std::string> golden_rows(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  std::vector<std::string> rows;
-  for (std::string line; std::getline(file, line);)
-    if (!line.starts_with('#')) rows.push_back(line);
-  return rows;
-}
-
-/// The compute of a rank over time, one cell per nanosecond.
-std::string row(const Plan& plan, const Timeline& timeline, Rank rank) {
-  std::vector<std::string> cells(static_cast<std::size_t>(makespan_ns(timeline)), ".");
-  const std::vector<Instruction>& list = program(plan, "step").ranks[at(rank)];
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const InstructionTime& time = timeline.ranks[at(rank)].instructions[i];
-    if (is_compute(list[i].op))
-      for (std::int64_t t = time.start_ns; t < time.end_ns; ++t)
-        cells[static_cast<std::size_t>(t)] = text(list[i].op == Op::forward ? 'F' : 'B', list[i].microbatch);
-  }
-  std::string row = text("rank ", rank, " |");
-  for (const std::string& cell : cells) row += text(' ', cell, cell.size() == 1 ? " " : "");
-  return row.substr(0, row.find_last_not_of(' ') + 1);
-}
 
 class HandWrittenFigure : public testing::TestWithParam<const char*> {};
 
 TEST_P(HandWrittenFigure, is_reproduced_by_four_workers_and_eight_microbatches) {
   const Plan plan = examples::textbook_plan(GetParam(), 4, 8, 1e-9, 2e-9);
-  const Timeline timeline = simulate(plan);
-  const std::vector<std::string> rows = golden_rows(text("tests/data/schedules/", GetParam(), "_4x8.txt"));
-  ASSERT_EQ(rows.size(), 4U);
-  for (Rank rank = 0; rank < 4; ++rank) EXPECT_EQ(row(plan, timeline, rank), rows[at(rank)]);
+  EXPECT_EQ(drawn(plan), golden_rows(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, HandWrittenFigure, testing::Values("1f1b", "gpipe"),
