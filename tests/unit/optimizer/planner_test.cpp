@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "core/error.h"
 #include "core/liveness.h"
 #include "core/text.h"
@@ -319,6 +322,52 @@ TEST(Planner, says_that_recomputation_would_make_it_fit) {
   EXPECT_LE(saving.figures.peak_memory_bytes, request.cluster.ranks[0].memory_bytes);
   request.space.recompute = false;
   expect_refused(request, ExitCode::infeasible, "use --recompute");
+}
+
+/// One second for each work of each layer.
+Profile even_chain_in_thirds(int layers) {
+  Profile profile = even_chain(layers);
+  for (LayerCost& cost : profile.costs) cost = {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1};
+  return profile;
+}
+
+TEST(Planner, zb_h1_takes_the_papers_step_and_1f1b_a_bubble_three_times_as_long) {
+  const Cluster cluster = uniform_cluster(1, 4, {}, {});
+  const auto step_s = [&](const char* schedule) {
+    PlannerRequest request = request_for(even_chain_in_thirds(8), cluster, schedule);
+    request.microbatches = 8;
+    const Plan plan = make_plan(request).plan;
+    EXPECT_FALSE(verify(plan));
+    EXPECT_EQ(plan.figures.cuts, "joint");
+    EXPECT_TRUE(std::any_of(plan.stages.begin(), plan.stages.end(), [&](const Stage& stage) {
+      return stage.work == (std::string(schedule) == "1f1b" ? Work::backward : Work::backward_weight);
+    }));
+    return plan.figures.step_s;
+  };
+  EXPECT_NEAR(step_s("zb-h1"), 8 * 6 + 3 * 2, 1e-6) << "(K-1)(F+B-W) of bubble";
+  EXPECT_NEAR(step_s("1f1b"), 8 * 6 + 3 * 6, 1e-6) << "(K-1)(F+B+W) of bubble";
+}
+
+TEST(Planner, zb_h1_runs_joint_independent_and_three_cuts) {
+  std::map<std::string, int> found;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    RandomCase random(seed);
+    Profile profile = random.profile(random.between(2, 7), random.chance(0.5));
+    profile.split_backward = true;
+    PlannerRequest request = request_for(profile, random.cluster(random.between(1, 4), true), "zb-h1");
+    request.space.cuts = static_cast<Cuts>(random.between(0, 2));
+    request.space.most_replicas = random.between(1, 2);
+    request.microbatches = random.between(1, 6);
+    if (const auto plan = plan_for(request)) ++found[plan->figures.cuts];  // verified by the planner
+  }
+  EXPECT_EQ(found.size(), 3U) << "one kind of cuts never wins";
+}
+
+TEST(Planner, zb_h1_needs_a_profile_that_tells_the_halves_of_backward_apart) {
+  Profile profile = even_chain(4);
+  profile.split_backward = false;
+  expect_refused(request_for(profile, uniform_cluster(1, 2, {}, {}), "zb-h1"), ExitCode::infeasible,
+                 "runs backward-input and backward-weight apart");
 }
 
 }  // namespace
