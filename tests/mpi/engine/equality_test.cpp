@@ -58,23 +58,6 @@ TEST_F(Equality, holds_with_recomputation) {
           }
 }
 
-TEST_F(Equality, holds_without_bubbles) {
-  use(small_model(2), 5 * 8 * 2);
-  for (const int m : {1, 2, 3, 8})
-    for (const int k : {1, 2, 3, 4}) {
-      std::vector<std::vector<Rank>> line, vee;  // down the ranks, and up again
-      for (Rank rank = 0; rank < k; ++rank) line.push_back({rank});
-      for (int j = 0; j < 2 * k; ++j) vee.push_back({std::min(j, 2 * k - 1 - j)});
-      for (const auto& [schedule, owners] : {std::pair{"zb-h1", line}, {"zb-v", vee}}) {
-        SCOPED_TRACE(text(schedule, ", ", k, " workers, M = ", m));
-        std::vector<Stage> stages;
-        for (const Work work : {Work::forward, Work::backward_input, Work::backward_weight})
-          append(stages, work, bounds(layers(), static_cast<int>(owners.size()), 0), owners);
-        expect_equal(plan(schedule, m, stages), task(m), *host_);
-      }
-    }
-}
-
 /// Stages of any layers and owners, halves of backward and recomputation, without replicas.
 TEST_F(Equality, holds_for_random_stages) {
   use(small_model(2), 3 * 6 * 2);
