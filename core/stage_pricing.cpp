@@ -174,7 +174,10 @@ class Accounts {
       owners = std::min(owners, static_cast<int>(stage->owners.size()));
       for (const LayerId layer : stage->layers) tally.add({layer, stage->work});
     }
-    const auto ranks_from = [&](int first) { return std::accumulate(replicas_.begin() + first, replicas_.end(), 0); };
+    const auto ranks_from = [&](int first) {
+      return std::accumulate(replicas_.lower_bound(first), replicas_.end(), 0,
+                             [](int sum, const auto& worker) { return sum + worker.second; });
+    };
     return cost_.memory_bytes(tally.load(), {owners, ranks_from(position), ranks_from(0)});
   }
 
@@ -249,7 +252,7 @@ class Accounts {
   const std::vector<Stage>& stages_;
   const Pricing& pricing_;
   const StagesOfLayers of_;
-  const std::vector<int> replicas_;
+  const std::map<int, int> replicas_;
   Loads loads_;
 };
 
@@ -274,19 +277,17 @@ Bottleneck bottleneck(const Cluster& cluster, const Loads& loads, const Pricing&
     const RankLoad& load = loads.ranks[at(rank)];
     consider(load.compute_s, Resource::compute, rank);
     consider(link_s(load, cluster.intra_node), Resource::rank_link, rank);
-    if (load.memory_bytes > cluster.ranks[at(rank)].memory_bytes)
-      consider(std::numeric_limits<double>::infinity(), Resource::memory, rank);
+    if (load.memory_bytes > cluster.ranks[at(rank)].memory_bytes) consider(kInfinity, Resource::memory, rank);
   }
   for (int node = 0; node < std::ssize(loads.nodes); ++node)
     consider(link_s(loads.nodes[at(node)], cluster.inter_node), Resource::nic, node);
   return busiest;
 }
 
-std::vector<int> replicas_by_position(const std::vector<Stage>& stages) {
-  std::vector<int> replicas;
+std::map<int, int> replicas_by_position(const std::vector<Stage>& stages) {
+  std::map<int, int> replicas;
   for (const Stage& stage : stages) {
-    if (stage.index >= std::ssize(replicas)) replicas.resize(at(stage.index) + 1);
-    int& most = replicas[at(stage.index)];
+    int& most = replicas[stage.index];
     most = std::max(most, static_cast<int>(stage.owners.size()));
   }
   return replicas;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,9 @@
 /// charged for each of its positions as for a rank of its own.
 namespace sluice {
 
+/// The price of what cannot be, as where memory is exceeded.
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 /// What a step looks like, besides its stages.
 struct Pricing {
   std::string schedule = "1f1b";
@@ -78,8 +83,8 @@ struct Bottleneck {
 };
 [[nodiscard]] Bottleneck bottleneck(const Cluster& cluster, const Loads& loads, const Pricing& pricing);
 
-/// Replicas of the worker at each position, 0..K-1 by ascending Stage::index: the most owners of its stages.
-[[nodiscard]] std::vector<int> replicas_by_position(const std::vector<Stage>& stages);
+/// Replicas of the worker at each position that has stages, by Stage::index: the most owners of its stages.
+[[nodiscard]] std::map<int, int> replicas_by_position(const std::vector<Stage>& stages);
 
 /// Micro-batches between a forward and the backward at the same position, that one included, over all its
 /// replicas. 1f1b: min(M, the ranks from this position to the last, as if each later

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "core/cost_model.h"
@@ -204,8 +203,7 @@ std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) 
 }
 
 double WorkerCost::price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const {
-  if (rank.memory_bytes != kUnlimitedMemory && memory_bytes(load, seat) > rank.memory_bytes)
-    return std::numeric_limits<double>::infinity();
+  if (rank.memory_bytes != kUnlimitedMemory && memory_bytes(load, seat) > rank.memory_bytes) return kInfinity;
   return std::max(compute_s(load, seat, rank.speed), link_s(load, seat));
 }
 

@@ -30,14 +30,17 @@ std::int64_t peak_memory_bytes(const Plan& plan) {
   return peak;
 }
 
-/// First layers of positions 1, 2, ... in one work; nothing if their layers are no intervals in order.
-std::optional<std::vector<int>> cuts_of(const std::vector<Stage>& stages, Work work, int positions) {
+/// First layers of the second, third, ... worker in one work; nothing if their layers are no intervals in order.
+/// @param workers  by position
+std::optional<std::vector<int>> cuts_of(const std::vector<Stage>& stages, Work work,
+                                        const std::map<int, int>& workers) {
+  const int positions = static_cast<int>(workers.size());
   std::vector<int> bounds(at(positions) + 1, kNone);
   int layers = 0;
   for (const Stage& stage : stages) {
     if (stage.work != work) continue;
     if (stage.layers.back() - stage.layers.front() + 1 != std::ssize(stage.layers)) return std::nullopt;
-    bounds[at(stage.index)] = stage.layers.front();
+    bounds[static_cast<std::size_t>(std::distance(workers.begin(), workers.find(stage.index)))] = stage.layers.front();
     layers = std::max(layers, stage.layers.back() + 1);
   }
   bounds[at(positions)] = layers;
@@ -69,10 +72,9 @@ std::map<LayerId, std::pair<int, std::vector<Rank>>> places(const std::vector<St
 }  // namespace
 
 PlanFigures describe_stages(const std::vector<Stage>& stages) {
-  const std::vector<int> replicas = replicas_by_position(stages);
-  const int workers = static_cast<int>(replicas.size());
+  const std::map<int, int> replicas = replicas_by_position(stages);
   const auto cuts_text = [&](Work work) {
-    const auto cuts = cuts_of(stages, work, workers);
+    const auto cuts = cuts_of(stages, work, replicas);
     return cuts ? joined(*cuts) : std::string("-");
   };
   const bool three = has(stages, Work::backward_weight);
@@ -84,8 +86,10 @@ PlanFigures describe_stages(const std::vector<Stage>& stages) {
   figures.forward_cuts = cuts_text(Work::forward);
   figures.backward_cuts = cuts_text(backward);
   if (three) figures.weight_cuts = cuts_text(Work::backward_weight);
-  figures.replicas = joined(replicas);
-  figures.workers = workers;
+  std::vector<int> counts;
+  for (const auto& [position, count] : replicas) counts.push_back(count);
+  figures.replicas = joined(counts);
+  figures.workers = static_cast<int>(counts.size());
   for (const Stage& stage : stages)
     if (stage.work == Work::recompute) figures.recomputed_layers += static_cast<int>(stage.layers.size());
   return figures;

@@ -12,7 +12,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostIdeals = 1024;
 
 constexpr int kChoicesPerLookAtTheClock = 64;

@@ -47,9 +47,7 @@ RankGroups::RankGroups(const Problem& problem)
     : most_replicas_(problem.space.most_replicas), order_(problem.cluster.ranks.size()) {
   const std::vector<RankSpec>& ranks = problem.cluster.ranks;
   std::iota(order_.begin(), order_.end(), 0);
-  std::stable_sort(order_.begin(), order_.end(), [&](Rank a, Rank b) {
-    return std::pair(-ranks[at(a)].speed, ranks[at(a)].node) < std::pair(-ranks[at(b)].speed, ranks[at(b)].node);
-  });
+  sort_replicas(order_, problem.cluster);
   for (const RankSpec& rank : ranks) node_of_.push_back(rank.node);
   find_runs(problem);
   find_twins(problem.cluster);

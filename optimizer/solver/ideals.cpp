@@ -74,7 +74,8 @@ int IdealLattice::without(int ideal, int unit) {
   const std::size_t place = place_of(scratch_.data(), hash);
   if (table_[place] != kNone) return table_[place];
   if (count() >= most_)
-    throw infeasible(text("the model's graph has more than ", most_, " ideals: search intervals of its order"));
+    throw infeasible(
+        text("the model's graph has more than ", most_, " ideals: use intervals of its order (--stages intervals)"));
   const int id = count();
   table_[place] = id;
   members_.insert(members_.end(), scratch_.begin(), scratch_.end());

@@ -131,6 +131,7 @@ bool Round::gives(int from, Rank rank, int to) {
   std::vector<Worker> workers = workers_;
   if (from != kNone) std::erase(workers[at(from)].ranks, rank);
   workers[at(to)].ranks.push_back(rank);
+  sort_replicas(workers[at(to)].ranks, problem_.cluster);
   return accepts(std::move(workers));
 }
 
@@ -145,6 +146,8 @@ bool Round::swaps_ranks(int worker) {
         std::replace(workers[at(owner)].ranks.begin(), workers[at(owner)].ranks.end(), other, kNone);
       workers[at(worker)].ranks[i] = other;
       for (Worker& w : workers) std::replace(w.ranks.begin(), w.ranks.end(), kNone, own);
+      for (Worker& w : workers)
+        if (w.ranks != workers_[at(&w - workers.data())].ranks) sort_replicas(w.ranks, problem_.cluster);
       if (accepts(std::move(workers))) return true;
     }
   return false;

@@ -188,7 +188,7 @@ double msr_floor(const MsrGraph& graph, const Cluster& cluster) {
   double capacity = 0, total = 0, largest = 0;
   for (const RankSpec& rank : cluster.ranks) capacity += rank.speed * (rank.host ? ratio : 1);
   for (const MsrWeight& unit : graph.weights) {
-    double least = std::numeric_limits<double>::infinity();
+    double least = kInfinity;
     for (const RankSpec& rank : cluster.ranks) least = std::min(least, msr_load(unit, 0, rank));
     largest = std::max(largest, least);
     total += unit.accelerator_s;

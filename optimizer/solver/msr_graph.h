@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "core/profile.h"
@@ -38,8 +37,7 @@ struct MsrWeight {
 /// Load of a device [s]: the sum of its layers' times, and on accelerators the transfers besides. Infinite if
 /// the layers do not fit.
 [[nodiscard]] inline double msr_load(const MsrWeight& weight, double transfers_s, const RankSpec& rank) {
-  if (weight.bytes > rank.memory_bytes || (weight.host_only > 0 && !rank.host))
-    return std::numeric_limits<double>::infinity();
+  if (weight.bytes > rank.memory_bytes || (weight.host_only > 0 && !rank.host)) return kInfinity;
   return rank.host ? weight.host_s / rank.speed : weight.accelerator_s / rank.speed + transfers_s;
 }
 

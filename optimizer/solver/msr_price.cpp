@@ -1,7 +1,6 @@
 #include "optimizer/solver/msr_price.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "core/error.h"
@@ -68,7 +67,7 @@ std::vector<double> msr_loads(const Profile& profile, const Cluster& cluster, co
 }
 
 double msr_price(const Profile& profile, const Cluster& cluster, const std::vector<Stage>& stages) {
-  if (stages.empty()) return std::numeric_limits<double>::infinity();
+  if (stages.empty()) return kInfinity;
   const std::vector<double> loads = msr_loads(profile, cluster, stages);
   return *std::max_element(loads.begin(), loads.end());
 }
@@ -78,7 +77,7 @@ Solution solve_msr(const Problem& problem, Deadline deadline) {
   const Cluster& cluster = problem.cluster;
   require_supported(profile, cluster);
   const MsrGraph graph = msr_graph(profile, cluster, true);
-  const MsrPartition joint = search_msr(graph, graph.order, cluster, std::numeric_limits<double>::infinity(), deadline);
+  const MsrPartition joint = search_msr(graph, graph.order, cluster, kInfinity, deadline);
   Solution solution;
   solution.stages = stages_of(graph, joint);
   solution.price = msr_price(profile, cluster, solution.stages);

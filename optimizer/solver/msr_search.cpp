@@ -1,6 +1,7 @@
 #include "optimizer/solver/msr_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "core/index.h"
@@ -12,7 +13,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostIdeals = 4'000'000;
 constexpr std::int64_t kMostMemory = std::int64_t{3} << 30;  ///< of ideals and cells [B]
 constexpr std::size_t kUnreached = std::numeric_limits<std::size_t>::max();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <limits>
 #include <vector>
 
 #include "optimizer/solver/msr_graph.h"
@@ -15,7 +14,7 @@ struct MsrPartition {
     std::vector<int> units;
   };
   std::vector<Part> parts;  ///< in pipeline order, none empty; no parts: nothing found
-  double price = std::numeric_limits<double>::infinity();
+  double price = kInfinity;
   double lower_bound = 0;  ///< infinite: there is no partition
   bool timed_out = false;
 };

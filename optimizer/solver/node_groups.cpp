@@ -1,7 +1,6 @@
 #include "optimizer/solver/node_groups.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -9,8 +8,6 @@
 
 namespace sluice {
 namespace {
-
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// The most intervals that are searched: many paths differ by little, and the first ones are the best balanced.
 constexpr std::size_t kMostSearches = 400;
@@ -104,7 +101,7 @@ std::vector<Worker> NodeGroups::best(double below, const NodeOrder& order, Deadl
 /// The groups from first to last whose largest price is least, and below the limit; none if there are no such groups.
 std::vector<NodeGroups::Group> NodeGroups::least_path(double below) const {
   struct Reached {
-    double price = kInfinite;
+    double price = kInfinity;
     Group group;  ///< that begins here
   };
   const int nodes = static_cast<int>(order_.size());
@@ -184,7 +181,7 @@ NodeGroups::Inside NodeGroups::search_inside(const Group& group, double below, D
   const auto first = pipelines_.layers().begin();
   const std::set<LayerId> layers(first + group.begin, first + group.end);
   Pipeline found = search(restricted(graph_, layers), price, space, scope);
-  if (found.workers.empty()) return {kInfinite, {}};
+  if (found.workers.empty()) return {kInfinity, {}};
   return {std::max(found.price, busy_nic_s(group, found.workers)), std::move(found.workers)};
 }
 

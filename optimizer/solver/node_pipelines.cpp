@@ -13,7 +13,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kNever = std::numeric_limits<int>::max();
 
 /// What later expansions have to know of the workers so far, counted from the last one: the nodes passed for good,
@@ -231,7 +230,7 @@ void Pass::close_group(const State& from, int id) {
 }
 
 void Pass::add_inside(const State& from, int id) {
-  RankSpec weakest{0, kInfinite, kUnlimitedMemory};
+  RankSpec weakest{0, kInfinity, kUnlimitedMemory};
   State next = from;
   next.parent = id;
   next.across = false;
@@ -246,7 +245,7 @@ void Pass::add_inside(const State& from, int id) {
 /// Workers with all ranks left of the open node, and some of the next nodes.
 void Pass::add_across(const State& from, int id) {
   if (from.group != 1 || from.used == size(from.passed)) return;
-  RankSpec weakest{0, kInfinite, kUnlimitedMemory};
+  RankSpec weakest{0, kInfinity, kUnlimitedMemory};
   for (int i = from.used; i < size(from.passed); ++i) weakest = weaker(weakest, rank(from.passed, i));
   int replicas = size(from.passed) - from.used;
   for (int node = from.passed + 1; node < nodes(); ++node)
@@ -267,7 +266,7 @@ void Pass::add_workers(const State& from, State next, int replicas, const RankSp
     if (least_before_[at(next.begin)] > left) continue;
     if (cost_.compute_s(load, seat, rank.speed) >= limit_) return;
     const double price = pipelines_.price(next.begin, from.begin, seat, rank);
-    if (price == kInfinite && !space_.recompute && never_fits(load, seat, rank)) return;
+    if (price == kInfinity && !space_.recompute && never_fits(load, seat, rank)) return;
     if (price < limit_ && nic_allows(from, next, load, replicas)) reach(next);
   }
 }
@@ -377,10 +376,10 @@ std::vector<std::vector<WorkerLoad>> NodePipelines::tabulate(bool recompute) con
 double NodePipelines::price(int begin, int end, const Seat& seat, const RankSpec& rank) const {
   const WorkerLoad& kept = load(begin, end);
   const double price = cost_->price(kept, seat, rank);
-  if (price < kInfinite || recomputing_.empty()) return price;
+  if (price < kInfinity || recomputing_.empty()) return price;
   const WorkerLoad& again = recomputing_[at(end)][at(end - begin)];
   const auto kept_bytes = cost_->memory_bytes(kept, seat), least_bytes = cost_->memory_bytes(again, seat);
-  if (least_bytes > rank.memory_bytes) return kInfinite;
+  if (least_bytes > rank.memory_bytes) return kInfinity;
   WorkerLoad some = kept;
   some.compute_s += (again.compute_s - kept.compute_s) * static_cast<double>(kept_bytes - rank.memory_bytes) /
                     static_cast<double>(kept_bytes - least_bytes);

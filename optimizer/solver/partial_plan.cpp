@@ -9,8 +9,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// One more rank: on the same node if there is but one, else on a node of its own.
 Cluster extended(const Cluster& cluster) {
   Cluster more = cluster;

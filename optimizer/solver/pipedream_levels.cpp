@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
+#include "optimizer/solver/problem.h"
 
 namespace sluice {
 namespace {
@@ -37,14 +38,14 @@ class Level {
   /// From state `first` to every state that contains it.
   void solve(int first, const std::vector<std::vector<int>>& contained);
   [[nodiscard]] double time_s(int first, int last) const {
-    return best_(first, last).empty() ? std::numeric_limits<double>::infinity() : best_(first, last).back().time_s;
+    return best_(first, last).empty() ? kInfinity : best_(first, last).back().time_s;
   }
   [[nodiscard]] std::vector<PipedreamStage> stages(int first, int last) const;
 
  private:
   /// Of all pipelines on so many machines: the last stage and what remains for those before it.
   struct Choice {
-    double time_s = std::numeric_limits<double>::infinity();
+    double time_s = kInfinity;
     int split = kNone;  ///< where the last stage begins
     int replicas = 0;
     int machines_before = 0;
@@ -96,7 +97,7 @@ Level::Choice Level::choose(int first, int last, int machines, const std::vector
 double Level::stage_s(int first, int last, int replicas, int machines_so_far, bool opens) const {
   if (rules_.memory_bytes != kUnlimitedMemory &&
       held_bytes(first, last, replicas, machines_so_far) > static_cast<double>(rules_.memory_bytes))
-    return std::numeric_limits<double>::infinity();
+    return kInfinity;
   const bool forgiven = rules_.as_published && opens;
   const double parameter_bytes = states_[at(last)].parameter_bytes - states_[at(first)].parameter_bytes;
   const double stage_s = pipedream_stage_s(inner_s_(first, last), parameter_bytes / (forgiven ? machines_inside_ : 1),
@@ -228,7 +229,7 @@ PipedreamPlan solve_pipedream_levels(const std::vector<PipedreamState>& states,
   }
   PipedreamPlan plan;
   plan.time_s = solved.back().time_s(0, full);
-  if (plan.time_s == std::numeric_limits<double>::infinity()) return plan;
+  if (plan.time_s == kInfinity) return plan;
   plan.levels.resize(levels.size());
   std::vector<PipedreamStage> outer{{0, full, 1}};
   for (std::size_t l = levels.size(); l-- > 0;) {

@@ -1,6 +1,10 @@
 #include "optimizer/solver/problem.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "core/cost_model.h"
+#include "core/index.h"
 
 namespace sluice {
 
@@ -19,6 +23,14 @@ const char* to_string(Cuts cuts) {
 std::vector<Work> works_of(Cuts cuts) {
   if (cuts == Cuts::three) return {Work::forward, Work::backward_input, Work::backward_weight};
   return {Work::forward, Work::backward};
+}
+
+void sort_replicas(std::vector<Rank>& ranks, const Cluster& cluster) {
+  const auto key = [&](Rank rank) {
+    const RankSpec& spec = cluster.ranks[at(rank)];
+    return std::tuple(-spec.speed, spec.node, rank);
+  };
+  std::sort(ranks.begin(), ranks.end(), [&](Rank a, Rank b) { return key(a) < key(b); });
 }
 
 double price_of(const Problem& problem, const std::vector<Stage>& stages) {

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,7 @@ enum class Cuts : std::uint8_t {
 /// The plans among which a solver looks. A worker is a group of ranks (its replicas)
 /// with a set of layers for each work, any of them may be empty; the workers form a pipeline, and the k-th
 /// has the k-th set of every work. A rank belongs to one worker at most.
-/// Replicas are in order of speed, node and rank: the fastest take the micro-batches that are left over.
+/// Replicas are in the order of sort_replicas(): the fastest take the micro-batches that are left over.
 struct SearchSpace {
   Cuts cuts = Cuts::independent;
   int most_replicas = 1;   ///< of a worker
@@ -41,6 +40,9 @@ struct Problem {
 /// The works that are dealt out under such cuts: forward and backward, or forward and both halves of backward.
 [[nodiscard]] std::vector<Work> works_of(Cuts cuts);
 
+/// The order of a worker's replicas: by speed, the fastest first, then by node, then by number.
+void sort_replicas(std::vector<Rank>& ranks, const Cluster& cluster);
+
 /// The bottleneck() of the stages by loads_of().
 [[nodiscard]] double price_of(const Problem& problem, const std::vector<Stage>& stages);
 
@@ -53,9 +55,9 @@ inline constexpr Deadline kNoDeadline = Deadline::max();
 
 /// What a solver found and what it proved.
 struct Solution {
-  std::vector<Stage> stages;                               ///< none: nothing found
-  double price = std::numeric_limits<double>::infinity();  ///< of the stages, by the objective solved for
-  double lower_bound = 0;                                  ///< no plan of the space costs less; infinite: there is none
+  std::vector<Stage> stages;  ///< none: nothing found
+  double price = kInfinity;   ///< of the stages, by the objective solved for
+  double lower_bound = 0;     ///< no plan of the space costs less; infinite: there is none
   bool timed_out = false;
   [[nodiscard]] bool found() const { return !stages.empty(); }
 };

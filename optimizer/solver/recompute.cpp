@@ -1,13 +1,10 @@
 #include "optimizer/solver/recompute.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace sluice {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Search {
  public:

@@ -9,8 +9,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 class Search {
  public:
   Search(const WorkGraph& graph, const WorkerObjective& objective, const SearchSpace& space, const SearchScope& scope,
@@ -106,10 +104,12 @@ bool Search::attempt(double limit) {
 void Search::keep(const std::vector<SearchPass::Choice>& choices) {
   std::vector<int> crews;
   for (const SearchPass::Choice& choice : choices) crews.push_back(choice.crew);
-  const std::vector<std::vector<Rank>> ranks = setting_.ranks.deal(crews);
+  std::vector<std::vector<Rank>> ranks = setting_.ranks.deal(crews);
   best_.workers.clear();
-  for (std::size_t i = 0; i < choices.size(); ++i)
-    best_.workers.push_back({walk_->works_between(choices[i].below, choices[i].above), ranks[i]});
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    sort_replicas(ranks[i], setting_.objective.cost().cluster());
+    best_.workers.push_back({walk_->works_between(choices[i].below, choices[i].above), std::move(ranks[i])});
+  }
   if (setting_.space.recompute) recompute(crews);
   best_.price = price_of(best_.workers, setting_.objective, setting_.scope);
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <limits>
 #include <vector>
 
 #include "optimizer/solver/work_graph.h"
@@ -25,19 +24,19 @@ namespace sluice {
 
 /// Where a search has to find its pipeline.
 struct SearchScope {
-  std::vector<Rank> ranks;                                 ///< that it may use
-  int ranks_before = 0;                                    ///< of earlier workers that the search does not place
-  int ranks_behind = 0;                                    ///< likewise of later ones
-  double below = std::numeric_limits<double>::infinity();  ///< pipelines that cost this or more are of no interest
+  std::vector<Rank> ranks;   ///< that it may use
+  int ranks_before = 0;      ///< of earlier workers that the search does not place
+  int ranks_behind = 0;      ///< likewise of later ones
+  double below = kInfinity;  ///< pipelines that cost this or more are of no interest
   Deadline deadline = kNoDeadline;
 };
 
 /// What a search over workers found: with no workers, nothing cheaper than scope.below.
 struct Pipeline {
-  std::vector<Worker> workers;                             ///< from the first to the last
-  double price = std::numeric_limits<double>::infinity();  ///< the largest of a worker
-  double lower_bound = 0;  ///< no pipeline costs less (but maybe scope.below or more); infinite: there is none
-  bool timed_out = false;  ///< cut short: out of time, of memory for ideals, or of numbers for choices of ranks
+  std::vector<Worker> workers;  ///< from the first to the last
+  double price = kInfinity;     ///< the largest of a worker
+  double lower_bound = 0;       ///< no pipeline costs less (but maybe scope.below or more); infinite: there is none
+  bool timed_out = false;       ///< cut short: out of time, of memory for ideals, or of numbers for choices of ranks
 };
 
 /// @param space  its limits on replicas and `exactly`; what is cut is the graph's business

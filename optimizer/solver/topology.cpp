@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -17,8 +16,6 @@
 
 namespace sluice {
 namespace {
-
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// The most orders of unequal nodes that are tried.
 constexpr std::size_t kMostOrders = 24;
@@ -122,7 +119,7 @@ class Placement {
   WorkerCost cost_;
   std::vector<NodeOrder> orders_;
   std::vector<Worker> best_;
-  double price_ = kInfinite;
+  double price_ = kInfinity;
   double lower_bound_ = 0;
   bool timed_out_ = false;
 };
@@ -197,7 +194,7 @@ void Placement::try_pipelines(const NodePipelines& pipelines, const NodeOrder& o
     else
       hopeless = limit;
   }
-  if (enough == kInfinite && !found_below(kInfinite)) return;
+  if (enough == kInfinity && !found_below(kInfinity)) return;
   enough = std::min(enough, price_);
   constexpr double kClose = 1 + 1e-3;
   while (enough > hopeless * kClose && !late()) {
@@ -207,7 +204,7 @@ void Placement::try_pipelines(const NodePipelines& pipelines, const NodeOrder& o
     else
       hopeless = middle;
   }
-  for (double last = kInfinite; price_ < last && !late(); found_below(last)) last = price_;
+  for (double last = kInfinity; price_ < last && !late(); found_below(last)) last = price_;
 }
 
 void Placement::try_groups(const NodePipelines& pipelines, const SearchSpace& space) {

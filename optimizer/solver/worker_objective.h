@@ -1,7 +1,5 @@
 #pragma once
 
-#include <limits>
-
 #include "core/worker_cost.h"
 #include "optimizer/solver/recompute.h"
 
@@ -53,9 +51,7 @@ class WorkerObjective {
   /// A worker of `replicas` ranks of speed 1 that costs less than `limit` computes less than this [s per micro-batch],
   /// which is in proportion to the limit, and at most `replicas` times what one rank computes. Searches are
   /// fast where this bounds them.
-  [[nodiscard]] virtual double capacity_s(int /*replicas*/, double /*limit*/) const {
-    return std::numeric_limits<double>::infinity();
-  }
+  [[nodiscard]] virtual double capacity_s(int /*replicas*/, double /*limit*/) const { return kInfinity; }
 };
 
 /// Ours: WorkerCost::price, the bottleneck [s per micro-batch].

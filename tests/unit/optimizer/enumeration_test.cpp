@@ -51,7 +51,6 @@ std::map<std::string, Change> features_of(const SearchSpace& space) {
 
 /// What makes plans dearer, and how to lift it.
 std::map<std::string, Change> limits_of(const OwnedProblem& owned) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   std::map<std::string, Change> limits;
   if (owned.space.exactly) limits["all ranks"] = [](OwnedProblem& p) { p.space.exactly = false; };
   if (memory_is_limited(owned.cluster))

@@ -21,8 +21,6 @@ namespace {
 using Json = nlohmann::json;
 using Devices = std::map<int, int>;  ///< node -> device: first the accelerators, then the CPUs
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// The largest load [ms], straight from the file.
 double max_load(const Json& json, const Devices& device_of) {
   const int accelerators = json["maxFPGAs"], devices = accelerators + json["maxCPUs"].get<int>();

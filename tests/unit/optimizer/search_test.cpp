@@ -9,8 +9,6 @@ namespace {
 
 using testing::OwnedProblem;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 bool ranks_differ(const Cluster& cluster) {
   for (const RankSpec& rank : cluster.ranks)
     if (rank.speed != cluster.ranks[0].speed || rank.memory_bytes != cluster.ranks[0].memory_bytes) return true;

@@ -184,9 +184,11 @@ TEST(StagePricing, stashes_follow_the_schedule_and_the_ranks_behind) {
   EXPECT_EQ(microbatches_in_flight({"1f1b", 8}, 4), 4);
   EXPECT_EQ(microbatches_in_flight({"1f1b", 2}, 4), 2);
   EXPECT_EQ(microbatches_in_flight({"sequential", 8}, 1), 1);
-  EXPECT_EQ(replicas_by_position(pipeline({0, 1}, {2})), (std::vector<int>{2, 1}));
+  EXPECT_EQ(replicas_by_position(pipeline({0, 1}, {2})), (std::map<int, int>{{0, 2}, {1, 1}}));
   EXPECT_EQ(replicas_by_position({{Work::forward, 0, {0}, {0}}, {Work::backward, 0, {0}, {1, 2}}}),
-            (std::vector<int>{2}));
+            (std::map<int, int>{{0, 2}}));
+  EXPECT_EQ(replicas_by_position({{Work::forward, 7, {0}, {0}}, {Work::backward, 3, {0}, {1, 2}}}),
+            (std::map<int, int>{{3, 2}, {7, 1}}));
 }
 
 /// Who makes and who needs something, for one micro-batch.
