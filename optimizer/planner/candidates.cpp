@@ -4,6 +4,7 @@
 
 #include "core/index.h"
 #include "optimizer/solver/pipedream_price.h"
+#include "optimizer/solver/search.h"
 
 namespace sluice {
 namespace {
@@ -29,6 +30,29 @@ std::vector<Cuts> narrower(Cuts cuts) {
 }
 std::vector<int> narrower_replicas(int most) { return most > 1 ? std::vector{most, 1} : std::vector{1}; }
 
+/// Every layer runs forward again before its backward.
+Solution recomputing_all(Solution solution) {
+  for (std::size_t s = 0, count = solution.stages.size(); s < count; ++s)
+    if (Stage again = solution.stages[s]; again.work == Work::backward || again.work == Work::backward_input) {
+      again.work = Work::recompute;
+      solution.stages.push_back(std::move(again));
+    }
+  return solution;
+}
+
+/// As many layers for each of so many workers of one rank, the fastest ranks first.
+std::vector<Stage> evenly(const Problem& problem, int count) {
+  std::vector<Rank> ranks = whole_cluster(problem.cluster).ranks;
+  sort_replicas(ranks, problem.cluster);
+  std::vector<Worker> workers(at(count));
+  for (int w = 0; w < count; ++w) workers[at(w)].ranks = {ranks[at(w)]};
+  const auto layers = static_cast<int>(problem.profile.model.layers.size());
+  for (const Work work : works_of(problem.space.cuts))
+    for (LayerId layer = 0; layer < layers; ++layer)
+      workers[static_cast<std::size_t>(std::int64_t{layer} * count / layers)].works.push_back({layer, work});
+  return stages_of(workers);
+}
+
 class Collector {
  public:
   Collector(const Problem& problem, Deadline deadline) : problem_(problem), deadline_(deadline) {}
@@ -38,7 +62,9 @@ class Collector {
     add(pipedream_candidate(problem_));
     if (memory_is_limited(problem_.cluster)) {
       add_narrower_spaces(with_unlimited_memory(problem_.cluster));
-      add(least_full(problem_, deadline_));
+      const Solution lean = least_full(problem_, deadline_);
+      add(lean);
+      if (problem_.space.recompute) add(recomputing_all(lean));
     }
     if (!for_the_step) return std::move(found_);
     for (const int ranks : fewer_ranks(problem_)) add_spaces(first_ranks(problem_.cluster, ranks), problem_.pricing);
@@ -83,6 +109,15 @@ class Collector {
 
 std::vector<std::vector<Stage>> other_candidates(const Problem& problem, bool for_the_step, Deadline deadline) {
   return Collector(problem, deadline).run(for_the_step);
+}
+
+std::vector<std::vector<Stage>> plans_without_search(const Problem& problem) {
+  const auto ranks = static_cast<int>(problem.cluster.ranks.size());
+  const auto layers = static_cast<int>(problem.profile.model.layers.size());
+  std::vector<std::vector<Stage>> plans;
+  if (!problem.space.exactly || ranks == 1) plans.push_back(evenly(problem, 1));
+  if (!problem.space.exactly || ranks <= layers) plans.push_back(evenly(problem, std::min(ranks, layers)));
+  return plans;
 }
 
 }  // namespace sluice

@@ -118,6 +118,8 @@ class Planner {
     bound_s_ = solved_.solution.lower_bound;
     if (solved_.solution.found()) judge(solved_.solution.stages);
     if (memory_is_limited(problem_.cluster)) search_without_limits();
+    if (best_ || !solved_.solution.timed_out) return;
+    for (const std::vector<Stage>& stages : plans_without_search(problem_)) judge(stages);
   }
 
   /// What solvers prove under memory limits holds by their safe count alone; without limits it holds for all plans,
@@ -133,6 +135,8 @@ class Planner {
   void search_as_others_do() {
     solved_ = {solve_foreign(problem_, request_.cost, request_.deadline), Method::dp};
     bound_s_ = solved_.solution.lower_bound;
+    if (!solved_.solution.found() && solved_.solution.timed_out)
+      throw infeasible(text("the time limit came before any plan was found: raise --time-limit"));
     if (!solved_.solution.found())
       throw infeasible(text("under the cost of ", to_string(request_.cost),
                             " no plan fits the cluster: use more ranks or more memory"));
@@ -155,7 +159,9 @@ class Planner {
     judged_.push_back(stages);
     Scored scored = score(problem_, stages);
     if (!scored.fullest.fits()) {
-      if (!least_full_ || scored.fullest.fullness() < least_full_->fullness()) least_full_ = scored.fullest;
+      if (least_full_ && least_full_->fullness() <= scored.fullest.fullness()) return;
+      least_full_ = scored.fullest;
+      least_full_recomputes_ = describe_stages(stages).recomputed_layers > 0;
       return;
     }
     const PlanFigures& figures = scored.plan.figures;
@@ -177,12 +183,12 @@ class Planner {
   [[nodiscard]] Error does_not_fit() const {
     if (!least_full_) {
       if (solved_.solution.timed_out)
-        return infeasible("the time limit came before any plan was found: raise --time-limit, or use --method dp");
+        return infeasible("the time limit came before any plan was found: raise --time-limit");
       return infeasible(text("there is no way to give each of ", ranks(), " ranks work with ", layers(), " layers"));
     }
-    const std::string what = request_.fixed_stages      ? "with the given cuts"
-                             : problem_.space.recompute ? "in the least full plan found, before recomputation"
-                                                        : "in the least full plan found";
+    const std::string what = request_.fixed_stages    ? "with the given cuts"
+                             : least_full_recomputes_ ? "in the least full plan found, with recomputation"
+                                                      : "in the least full plan found";
     return infeasible(text("rank ", least_full_->rank, " needs ", gibibytes(least_full_->need_bytes), " but has ",
                            gibibytes(least_full_->limit_bytes), " (", what, ", ", problem_.pricing.schedule, ", ",
                            problem_.pricing.microbatches, " micro-batches): ", ways_out()));
@@ -190,7 +196,7 @@ class Planner {
 
   /// What would make the plan fit: tried where that is cheap, named where not.
   [[nodiscard]] std::string ways_out() const {
-    std::string ways = "use ";
+    std::string ways = solved_.solution.timed_out ? "raise --time-limit, which came first, or use " : "use ";
     if (!problem_.space.recompute && !request_.fixed_stages && fits_with_recomputation()) ways += "--recompute, ";
     ways += "more ranks, smaller or fewer micro-batches, ";
     if (problem_.pricing.schedule == "gpipe") ways += "schedule 1f1b, ";
@@ -249,6 +255,7 @@ class Planner {
   std::optional<Plan> best_;
   std::vector<PlanFigures> others_;
   std::optional<Fullest> least_full_;
+  bool least_full_recomputes_ = false;
   std::vector<std::string> notes_;
 };
 

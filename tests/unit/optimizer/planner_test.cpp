@@ -247,6 +247,27 @@ TEST(Planner, names_the_rank_that_memory_binds) {
                  "but has 0.5 GiB (in the least full plan found, gpipe, 4 micro-batches)");
 }
 
+TEST(Planner, says_what_is_needed_with_recomputation_where_that_is_allowed) {
+  const Profile profile = even_chain(8, 1 << 30);
+  PlannerRequest request = request_for(profile, uniform_cluster(1, 2, {}, {}, 1 << 29), "gpipe");
+  request.microbatches = 8;
+  const auto needed_gib = [&]() {
+    try {
+      (void)make_plan(request);
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      EXPECT_EQ(message.find("with recomputation") != std::string::npos, request.space.recompute) << message;
+      return std::stod(message.substr(message.find("needs ") + 6));
+    }
+    return 0.0;
+  };
+  const double plain = needed_gib();
+  request.space.recompute = true;
+  const double least = needed_gib();
+  EXPECT_GT(least, 0.5);
+  EXPECT_LT(least, plain);
+}
+
 TEST(Planner, finds_a_plan_that_fits_by_the_exact_count_alone) {
   const Profile profile = even_chain(6, 1 << 20);
   Cluster cluster = uniform_cluster(1, 3, {0, 1e9}, {0, 1e9});
