@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "optimizer/command/cluster_options.h"
 #include "optimizer/command/commands.h"
+#include "optimizer/command/option_conflicts.h"
 #include "optimizer/command/plan_json.h"
 #include "optimizer/command/plan_text.h"
 #include "optimizer/planner/fixed_stages.h"
@@ -48,12 +49,12 @@ CommandSyntax syntax() {
       ("weight-cuts", po::value<std::string>(), "fixed cuts of backward-weight")                                    //
       ("worker-replicas", po::value<std::string>(), "ranks of each fixed worker a,b,...; default 1 each")           //
       ("cost", po::value<std::string>()->default_value("sluice"),                                                   //
-       "what the solver minimises: sluice, or as other planners do pipedream, msr, msr-apart")                      //
-      ("objective", po::value<std::string>()->default_value("step"), "step or bottleneck")                          //
-      ("compute-only", po::bool_switch(), "leave all traffic out; implies --objective bottleneck")                  //
-      ("method", po::value<std::string>()->default_value("auto"), "auto, dp, ilp or exhaustive")                    //
-      ("time-limit", po::value<double>()->default_value(60), "seconds until the best so far must do")               //
-      ("json", po::bool_switch(), "print one JSON object")                                                          //
+       "what the solver minimises: sluice, or as other planners do pipedream, pipedream-activations, msr, msr-apart")  //
+      ("objective", po::value<std::string>()->default_value("step"), "step or bottleneck")             //
+      ("compute-only", po::bool_switch(), "leave all traffic out; implies --objective bottleneck")     //
+      ("method", po::value<std::string>()->default_value("auto"), "auto, dp, ilp or exhaustive")       //
+      ("time-limit", po::value<double>()->default_value(60), "seconds until the best so far must do")  //
+      ("json", po::bool_switch(), "print one JSON object")                                             //
       ("output,o", po::value<std::string>()->required(), "plan to write");
   return syntax;
 }
@@ -85,19 +86,24 @@ int most_replicas(const po::variables_map& values, const Cluster& cluster) {
   return std::min(count, ranks);
 }
 
-SearchSpace space_from(const po::variables_map& values, const Cluster& cluster) {
-  return {.cuts = static_cast<Cuts>(choice(values, "cuts", {"joint", "independent", "three"})),
-          .most_replicas = most_replicas(values, cluster),
-          .recompute = values["recompute"].as<bool>(),
-          .ideals = choice(values, "stages", {"intervals", "ideals"}) == 1,
-          .free_backward = values["free-backward"].as<bool>(),
-          .exactly = values["exactly"].as<bool>()};
-}
-
 CostModel cost_from(const po::variables_map& values) {
   std::vector<std::string> names;
   for (int cost = 0; cost < kCostModels; ++cost) names.push_back(to_string(static_cast<CostModel>(cost)));
   return static_cast<CostModel>(choice(values, "cost", names));
+}
+
+/// Other planners look at all ideals unless told otherwise.
+bool takes_ideals(const po::variables_map& values) {
+  return values["stages"].defaulted() && cost_from(values) != CostModel::sluice;
+}
+
+SearchSpace space_from(const po::variables_map& values, const Cluster& cluster) {
+  return {.cuts = static_cast<Cuts>(choice(values, "cuts", {"joint", "independent", "three"})),
+          .most_replicas = most_replicas(values, cluster),
+          .recompute = values["recompute"].as<bool>(),
+          .ideals = choice(values, "stages", {"intervals", "ideals"}) == 1 || takes_ideals(values),
+          .free_backward = values["free-backward"].as<bool>(),
+          .exactly = values["exactly"].as<bool>()};
 }
 
 Deadline deadline_from(const po::variables_map& values) {
@@ -158,9 +164,7 @@ void print_json(const std::string& path, const Plan& plan, const std::vector<std
 }
 
 void print_text(const std::string& path, const Plan& plan, const std::vector<std::string>& notes, double cost_s) {
-  std::cout << path << ": " << plan.schedule << ", " << plan.microbatches << " micro-batches, "
-            << plan.cluster.ranks.size() << " ranks\n"
-            << candidates_table(plan);
+  std::cout << path << ": " << headline(plan) << '\n' << candidates_table(plan);
   for (const std::string& note : notes) std::cout << note << '\n';
   std::cout << std::setprecision(12) << "bottleneck_s=" << plan.figures.bottleneck_s
             << " step_s=" << plan.figures.step_s << " cost_s=" << cost_s << " lower_bound_s=" << plan.lower_bound_s
@@ -174,6 +178,7 @@ int optimize_command(const Words& words) {
   if (!parsed) return static_cast<int>(ExitCode::done);
   const po::variables_map& values = *parsed;
   const std::string& output = values["output"].as<std::string>();
+  refuse_conflicts(values);
   check_writable(output, kPlanSchema);
   std::vector<Profile> profiles = read_profiles(values);
   const ChosenCluster chosen = cluster_from(values, profiles.front().cluster);

@@ -125,8 +125,8 @@ std::string drawing(const Plan& plan) {
 
 std::string reasons(const Plan& plan) {
   const PlanFigures& chosen = plan.figures;
-  std::string lines =
-      text("bottleneck ", format_seconds(chosen.bottleneck_s), " (", chosen.bound_by, "): ", plan.status);
+  std::string lines = text(plan.programs.empty() ? "cost " : "bottleneck ", format_seconds(chosen.bottleneck_s), " (",
+                           chosen.bound_by, "): ", plan.status);
   if (plan.status != "optimal" && plan.lower_bound_s > 0)
     lines += text(", no plan is below ", format_seconds(plan.lower_bound_s), " (",
                   more(chosen.bottleneck_s, plan.lower_bound_s), ")");

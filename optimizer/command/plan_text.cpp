@@ -46,7 +46,15 @@ class Table {
 
 }  // namespace
 
+std::string headline(const Plan& plan) {
+  const std::string ranks = text(plan.cluster.ranks.size(), " ranks");
+  if (plan.programs.empty()) return text("a partition without a schedule, ", ranks);
+  const std::string size = plan.figures.microbatch > 0 ? text(" of ", plan.figures.microbatch) : "";
+  return text(plan.schedule, ", ", plan.microbatches, " micro-batches", size, ", ", ranks);
+}
+
 std::string candidates_table(const Plan& plan) {
+  if (plan.programs.empty()) return "";
   Plans plans{plan.figures};
   plans.insert(plans.end(), plan.runners_up.begin(), plan.runners_up.end());
   Table table(plans);

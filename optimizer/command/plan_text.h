@@ -7,7 +7,11 @@
 /// Plans as people read them; `sluice optimize` and `sluice show` share these.
 namespace sluice {
 
-/// The chosen plan and the next best ones, a line each, with what sets them apart.
+/// Schedule, micro-batches and ranks.
+[[nodiscard]] std::string headline(const Plan& plan);
+
+/// The chosen plan and the next best ones, a line each, with what sets them apart; empty for a partition
+/// without a schedule, which has neither step nor memory.
 [[nodiscard]] std::string candidates_table(const Plan& plan);
 
 /// Node by node and worker by worker: which layers it has (each work a bar over the

@@ -187,13 +187,10 @@ void print(const Json& json) {
 }
 
 void print(const Plan& plan) {
-  std::cout << plan.profile.model.name << ", " << plan.schedule << ", " << plan.microbatches << " micro-batches";
-  if (plan.profile.model.microbatch > 0) std::cout << " of " << plan.profile.model.microbatch;
-  std::cout << ", " << plan.cluster.ranks.size() << " ranks, " << plan.figures.cuts << " cuts: step "
-            << format_seconds(plan.figures.step_s) << " simulated\n\n"
-            << drawing(plan) << '\n'
-            << reasons(plan) << '\n'
-            << candidates_table(plan);
+  std::cout << plan.profile.model.name << ", " << headline(plan);
+  if (!plan.programs.empty())
+    std::cout << ", " << plan.figures.cuts << " cuts: step " << format_seconds(plan.figures.step_s) << " simulated";
+  std::cout << "\n\n" << drawing(plan) << '\n' << reasons(plan) << '\n' << candidates_table(plan);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ const char* to_string(CostModel cost) {
       return "sluice";
     case CostModel::pipedream:
       return "pipedream";
+    case CostModel::pipedream_activations:
+      return "pipedream-activations";
     case CostModel::msr:
       return "msr";
     case CostModel::msr_apart:
@@ -36,8 +38,8 @@ Plan bare_partition(const Problem& problem, const Solution& solution) {
 Solution solve_foreign(const Problem& problem, CostModel cost, Deadline deadline) {
   Problem theirs = problem;
   theirs.space.cuts = cost == CostModel::msr_apart ? Cuts::independent : Cuts::joint;
-  theirs.space.ideals = true;
-  return cost == CostModel::pipedream ? solve_pipedream(theirs, deadline) : solve_msr(theirs, deadline);
+  if (!has_schedule(cost)) return solve_msr(theirs, deadline);
+  return solve_pipedream(theirs, cost == CostModel::pipedream_activations, deadline);
 }
 
 }  // namespace sluice

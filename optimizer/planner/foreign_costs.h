@@ -10,15 +10,16 @@ namespace sluice {
 /// Whose objective is minimised: ours, or that of other planners, for comparison.
 enum class CostModel : std::uint8_t {
   sluice,
-  pipedream,  ///< Narayanan et al. 2019, as its code is published: traffic between stages is free
-  msr,        ///< Tarnawski et al. 2020
-  msr_apart,  ///< the same without co-location
+  pipedream,              ///< Narayanan et al. 2019, as its code is published: traffic between stages is free
+  pipedream_activations,  ///< the same with the traffic between stages, as its code has it if asked for
+  msr,                    ///< Tarnawski et al. 2020
+  msr_apart,              ///< the same without co-location
 };
-inline constexpr int kCostModels = 4;
+inline constexpr int kCostModels = 5;
 [[nodiscard]] const char* to_string(CostModel cost);
 
 /// The best plan under a foreign cost; price and bound are that cost [s].
-/// PipeDream: over the ideals of the DAG, replicas and memory as the problem allows; joint cuts.
+/// PipeDream: replicas and memory as the problem allows; joint cuts, over intervals or ideals.
 /// MSR: forward stages only, one owner each, backward nodes being layers of their own; such
 /// a plan is a partition, it has no schedule.
 /// @throws Error (infeasible) for clusters and profiles that the foreign planner does not know

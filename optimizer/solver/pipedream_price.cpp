@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "optimizer/solver/pipedream_levels.h"
 #include "optimizer/solver/search.h"
 
 namespace sluice {
 
 double PipedreamPrice::price(const WorkerLoad& load, const Seat& seat, const RankSpec& rank) const {
-  if (rank.memory_bytes != kUnlimitedMemory && cost_->memory_bytes(load, seat) > rank.memory_bytes)
-    return std::numeric_limits<double>::infinity();
+  if (rank.memory_bytes != kUnlimitedMemory && cost_->memory_bytes(load, seat) > rank.memory_bytes) return kInfinity;
   return pipedream_stage_s(load.compute_s / rank.speed, load.updated_bytes, seat.replicas, bandwidth_bytes_per_s_);
 }
 
@@ -33,20 +33,6 @@ Solution solve_one_level(const Problem& problem, const PipedreamLevel& level, De
   return {stages_of(found.workers), found.price, found.lower_bound, found.timed_out};
 }
 
-Solution solve_levels(const Problem& problem, const std::vector<PipedreamLevel>& levels) {
-  const SearchSpace& space = problem.space;
-  const bool unlimited = space.most_replicas >= static_cast<int>(problem.cluster.ranks.size());
-  if (space.cuts != Cuts::joint || space.recompute || space.exactly || !(unlimited || space.most_replicas == 1))
-    throw infeasible(
-        "on nodes of several ranks PipeDream's cost is planned with joint cuts only, at most all ranks, "
-        "without recomputation, and with replicas unlimited or none");
-  PipedreamRules rules;
-  rules.replicas = unlimited;
-  const auto states = pipedream_states(problem.profile, space.ideals, kMostPipedreamStates);
-  const PipedreamPlan plan = solve_pipedream_levels(states, levels, rules);
-  return {stages_from_pipedream(states, plan, levels), plan.time_s, plan.time_s, false};
-}
-
 /// Choices that its recurrences weigh up.
 double choices(std::size_t states, const std::vector<PipedreamLevel>& levels) {
   const double count = static_cast<double>(states);
@@ -58,11 +44,33 @@ double choices(std::size_t states, const std::vector<PipedreamLevel>& levels) {
   return sum;
 }
 
+Solution solve_levels(const Problem& problem, const std::vector<PipedreamLevel>& levels, bool activations) {
+  const SearchSpace& space = problem.space;
+  const bool unlimited = space.most_replicas >= static_cast<int>(problem.cluster.ranks.size());
+  if (space.cuts != Cuts::joint || space.recompute || space.exactly || !(unlimited || space.most_replicas == 1))
+    throw infeasible(
+        "on nodes of several ranks, and with activations, PipeDream's cost is planned with joint cuts only, at most "
+        "all "
+        "ranks, without recomputation, and with replicas unlimited or none: leave --exactly out, and use --replicas 1 "
+        "or "
+        "any");
+  PipedreamRules rules;
+  rules.replicas = unlimited;
+  rules.activations = activations;
+  const auto states = pipedream_states(problem.profile, space.ideals, kMostPipedreamStates);
+  if (choices(states.size(), levels) > kMostPipedreamChoices)
+    throw infeasible(text(states.size(), " sets of layers on ", problem.cluster.ranks.size(),
+                          " ranks are too many for PipeDream's recurrences: use fewer ranks, or --stages intervals"));
+  const PipedreamPlan plan = solve_pipedream_levels(states, levels, rules);
+  return {stages_from_pipedream(states, plan, levels), plan.time_s, plan.time_s, false};
+}
+
 }  // namespace
 
-Solution solve_pipedream(const Problem& problem, Deadline deadline) {
+Solution solve_pipedream(const Problem& problem, bool activations, Deadline deadline) {
   const std::vector<PipedreamLevel> levels = pipedream_levels(problem.cluster);
-  return levels.size() == 1 ? solve_one_level(problem, levels.front(), deadline) : solve_levels(problem, levels);
+  return levels.size() == 1 && !activations ? solve_one_level(problem, levels.front(), deadline)
+                                            : solve_levels(problem, levels, activations);
 }
 
 Solution pipedream_candidate(const Problem& problem) {

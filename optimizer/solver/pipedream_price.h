@@ -24,12 +24,15 @@ class PipedreamPrice : public WorkerObjective {
 
 /// Two levels take this number cubed of time and, squared, of memory.
 inline constexpr std::int64_t kMostPipedreamStates = 1000;
+inline constexpr double kMostPipedreamChoices = 1e10;  ///< some ten seconds
 
 /// PipeDream's problem on the problem's cluster; the price is PipeDream's. On one level a search with PipedreamPrice;
-/// on nodes of several ranks solve_pipedream_levels() with what is right, which ignores memory and the deadline.
-/// @throws Error (infeasible) for clusters that are no levels, and there for more than kMostPipedreamStates
-/// states, and for anything but joint cuts with unlimited replicas or none
-[[nodiscard]] Solution solve_pipedream(const Problem& problem, Deadline deadline);
+/// on nodes of several ranks, or where activations count, solve_pipedream_levels() with what is right, which ignores
+/// memory and the deadline.
+/// @throws Error (infeasible) for clusters that are no levels, and where these recurrences serve for more than
+/// kMostPipedreamStates states or kMostPipedreamChoices, and for anything but joint cuts with unlimited replicas or
+/// none
+[[nodiscard]] Solution solve_pipedream(const Problem& problem, bool activations, Deadline deadline);
 
 /// Of the plans that PipeDream's planner makes for the problem, as published and put right, with and without
 /// activations, the one with the least bottleneck() as we count: a candidate of our own planner that needs no search.

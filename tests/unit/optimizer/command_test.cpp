@@ -162,6 +162,42 @@ TEST_F(Command, takes_fixed_cuts_in_both_directions) {
   EXPECT_EQ(read_plan(path("plan.h5")).method, "fixed");
 }
 
+TEST_F(Command, refuses_options_that_fixed_cuts_leave_nothing_to_do) {
+  import_profile("alexnet");
+  const std::string words = text("optimize --profile ", path("p.h5"), " --ranks 4 -o ", path("plan.h5"));
+  for (const char* search : {"--replicas any", "--cuts three", "--recompute", "--stages ideals", "--free-backward",
+                             "--exactly", "--method dp", "--cost pipedream"})
+    expect_failure(text(words, " --forward-cuts 5 ", search), 2,
+                   text(search, " cannot be had with --forward-cuts: they leave nothing to search"));
+  expect_failure(words + " --worker-replicas 2,2 --forward-cuts 5 --replicas 2", 2, "--worker-replicas gives");
+  EXPECT_EQ(run(words + " --forward-cuts 5 --cuts joint --replicas 1 --method auto").code, 0);
+}
+
+TEST_F(Command, counts_as_workers_only_ranks_with_work) {
+  import_profile("alexnet");
+  const Outcome outcome = run(text("optimize --profile ", path("p.h5"), " --ranks 5 -o ", path("plan.h5"),
+                                   " --forward-cuts 0,5,5,22 --backward-cuts 0,7,7,22"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Plan plan = read_plan(path("plan.h5"));
+  EXPECT_EQ(plan.figures.workers, 2);
+  EXPECT_EQ(plan.figures.replicas, "1,1");
+  EXPECT_EQ(plan.figures.forward_cuts, "5");
+  EXPECT_EQ(plan.figures.backward_cuts, "7");
+  EXPECT_EQ(run("verify " + path("plan.h5")).code, 0);
+  EXPECT_EQ(run("show " + path("plan.h5")).code, 0);
+}
+
+TEST_F(Command, has_a_plan_however_little_time_there_is) {
+  import_profile("vgg16");
+  for (const char* space : {"--ranks 16 --replicas any", "--ranks 8 --stages ideals --recompute --memory-gib 60",
+                            "--nodes 4 --ranks-per-node 4 --replicas any --cuts joint", "--ranks 8 --exactly"}) {
+    const Outcome outcome = run(text("optimize --time-limit 0.001 --profile ", path("p.h5"), " -o ", path("out.h5"),
+                                     " --microbatches 2 ", space));
+    EXPECT_EQ(outcome.code, 0) << space << '\n' << outcome.err;
+    EXPECT_EQ(run("verify " + path("out.h5")).code, 0) << space;
+  }
+}
+
 TEST_F(Command, minimises_the_costs_of_other_planners) {
   import_profile("resnet18");
   const std::string plan = path("out.h5");
@@ -175,6 +211,14 @@ TEST_F(Command, minimises_the_costs_of_other_planners) {
   EXPECT_EQ(pipedream["status"], "optimal");
   EXPECT_EQ(run("verify " + plan).code, 0);
 
+  const auto careful = figures("--nodes 8 --ranks-per-node 1 --inter-gbps 10 --cost pipedream-activations");
+  EXPECT_NEAR(careful["cost_s"], 164.417e-3, 0.5e-6);
+  EXPECT_EQ(run("verify " + plan).code, 0);
+  const std::string pipedreams =
+      text("optimize --profile ", path("p.h5"), " --ranks 8 -o ", path("plan.h5"), " --cost pipedream ");
+  for (const char* ours : {"--cuts three", "--cuts independent", "--recompute", "--free-backward", "--method ilp"})
+    expect_failure(pipedreams + ours, 2, text(ours, " cannot be had with --cost pipedream"));
+
   ASSERT_EQ(run(text("import msr tests/data/dnn-partitioning/throughput-inputs/LayerGraphs/resnet50_training.json -o ",
                      path("p.h5")))
                 .code,
@@ -182,10 +226,17 @@ TEST_F(Command, minimises_the_costs_of_other_planners) {
   const auto msr = figures("--cost msr");
   EXPECT_NEAR(msr["cost_s"], 78.6318e-3, 0.5e-7);  // its published optimum
   EXPECT_LE(figures("--cost msr-apart")["cost_s"], msr["cost_s"]);
-  EXPECT_NE(run("show " + plan).out.find("a partition without a schedule"), std::string::npos);
+  const std::string shown = run("show " + plan).out;
+  EXPECT_NE(shown.find("a partition without a schedule"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("\ncost "), std::string::npos) << shown;
+  EXPECT_EQ(shown.find("step"), std::string::npos) << shown;
   EXPECT_EQ(run("show --json " + plan).code, 0);
   expect_failure("simulate " + plan, 3, "a partition without a schedule");
-  expect_failure(text("optimize --profile ", path("p.h5"), " -o ", path("plan.h5")), 4, "use --cost msr");
+  const std::string msrs = text("optimize --profile ", path("p.h5"), " -o ", path("plan.h5"));
+  expect_failure(msrs, 4, "use --cost msr");
+  for (const char* ours : {"--cuts three", "--stages intervals", "--replicas any", "--recompute", "--free-backward",
+                           "--exactly", "--method exhaustive", "--schedule gpipe", "--global-batch 64"})
+    expect_failure(text(msrs, " --cost msr ", ours), 2, text(ours, " cannot be had with --cost msr"));
 }
 
 TEST_F(Command, plans_and_draws_what_only_the_simulator_can_run_yet) {
