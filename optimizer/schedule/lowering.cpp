@@ -26,7 +26,8 @@ namespace {
 // receiver's because w reads the value, and G puts writing before reading. So no
 // wait for a value blocks in this run.
 //   A member starts an all-reduce right after its last backward (or
-// backward-weight) of the stage and waits for it in front of the optimizer step,
+// backward-weight) of the stage, at the head of its program if it has none (fewer
+// micro-batches than replicas), and waits for it in front of the optimizer step,
 // which G puts after the last backwards of all members. So all have started.
 //   All waits for weights stand at the ends of programs, where nothing else is
 // left: every member gets there, having started its part before.
