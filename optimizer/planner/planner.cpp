@@ -84,7 +84,8 @@ class Planner {
     const int works = layers() * works_a_layer;
     if (space.exactly && space.most_replicas == 1 && works < ranks())
       throw infeasible(text("--exactly wants work for each of ", ranks(), " ranks, but the model has ", layers(),
-                            " layers: use fewer ranks, allow --replicas, or leave --exactly out"));
+                            " layers, ", works, " works under ", to_string(space.cuts),
+                            " cuts: use fewer ranks, allow --replicas, or leave --exactly out"));
   }
 
   void judge_fixed() {
