@@ -40,12 +40,13 @@ Solution recomputing_all(Solution solution) {
   return solution;
 }
 
-/// As many layers for each of so many workers of one rank, the fastest ranks first.
-std::vector<Stage> evenly(const Problem& problem, int count) {
+/// As many layers for each of `count` workers, and as many of the `used` fastest ranks.
+std::vector<Stage> evenly(const Problem& problem, int count, int used) {
   std::vector<Rank> ranks = whole_cluster(problem.cluster).ranks;
   sort_replicas(ranks, problem.cluster);
   std::vector<Worker> workers(at(count));
-  for (int w = 0; w < count; ++w) workers[at(w)].ranks = {ranks[at(w)]};
+  for (std::int64_t i = 0; i < used; ++i)
+    workers[static_cast<std::size_t>(i * count / used)].ranks.push_back(ranks[at(static_cast<int>(i))]);
   const auto layers = static_cast<int>(problem.profile.model.layers.size());
   for (const Work work : works_of(problem.space.cuts))
     for (LayerId layer = 0; layer < layers; ++layer)
@@ -115,8 +116,10 @@ std::vector<std::vector<Stage>> plans_without_search(const Problem& problem) {
   const auto ranks = static_cast<int>(problem.cluster.ranks.size());
   const auto layers = static_cast<int>(problem.profile.model.layers.size());
   std::vector<std::vector<Stage>> plans;
-  if (!problem.space.exactly || ranks == 1) plans.push_back(evenly(problem, 1));
-  if (!problem.space.exactly || ranks <= layers) plans.push_back(evenly(problem, std::min(ranks, layers)));
+  const int workers = std::min(ranks, layers);
+  if (!problem.space.exactly) plans = {evenly(problem, 1, 1), evenly(problem, workers, workers)};
+  if (problem.space.exactly && ranks <= std::int64_t{workers} * problem.space.most_replicas)
+    plans.push_back(evenly(problem, workers, ranks));
   return plans;
 }
 

@@ -60,29 +60,44 @@ int SearchPass::run() {
   return best == kNone ? 0 : setting_.ranks.ranks_in(states_[at(best)].used);
 }
 
+namespace {
+
+/// Windows that touch become one; in ascending order afterwards.
+void unite(std::vector<ComputeWindow>& windows) {
+  std::sort(windows.begin(), windows.end(), [](const auto& a, const auto& b) { return a.least_s < b.least_s; });
+  std::size_t united = 0;
+  for (const ComputeWindow window : windows)
+    if (united > 0 && window.least_s <= windows[united - 1].limit_s)
+      windows[united - 1].limit_s = std::max(windows[united - 1].limit_s, window.limit_s);
+    else
+      windows[united++] = window;
+  windows.resize(united);
+}
+
+}  // namespace
+
 /// A worker computes no more than its crew can, and no less than leaves what the other ranks can.
 void SearchPass::find_windows(int above) {
   const RankClasses& ranks = setting_.ranks;
   const double all_s = above_s_ = setting_.walk.compute_s(above);
   crossing_ = setting_.walk.crossing(above);
-  std::vector<ComputeWindow> found;
+  windows_.clear();
+  std::size_t unite_at = 1 << 16;  // now and then, lest they fill the memory: states times crews are many
   for (int behind = first_state(above); behind != kNone; behind = states_[at(behind)].next) {
     const int left = ranks.all() - states_[at(behind)].used;
     for (const int crew : crews_) {
+      if (is_out_of_time()) return windows_.clear();
       if (!ranks.is_within(crew, left)) continue;
       const double others_s = capacities_s_[at(left - crew)] * kRounding;
-      found.push_back({all_s * kSafely - others_s, capacity_s_[at(crew)] * kRounding});
+      const ComputeWindow window{all_s * kSafely - others_s, capacity_s_[at(crew)] * kRounding};
+      if (window.least_s >= window.limit_s) continue;
+      windows_.push_back(window);
+      if (windows_.size() < unite_at) continue;
+      unite(windows_);
+      unite_at += windows_.size();
     }
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.least_s < b.least_s; });
-  windows_.clear();
-  for (const ComputeWindow& window : found) {
-    if (window.least_s >= window.limit_s) continue;
-    if (!windows_.empty() && window.least_s <= windows_.back().limit_s)
-      windows_.back().limit_s = std::max(windows_.back().limit_s, window.limit_s);
-    else
-      windows_.push_back(window);
-  }
+  unite(windows_);
 }
 
 /// With equal ranks, only if the ranks that the worker needs at least are fewer than do for the ideal already.
@@ -127,6 +142,7 @@ void SearchPass::use_any(int ideal, const WorkerLoad& load, int behind) {
     return std::any_of(accepted_.begin(), accepted_.end(), [&](int less) { return makes_needless(less, crew); });
   };
   for (const int crew : crews_) {
+    if (is_out_of_time()) return;
     if (!ranks.is_within(used, ranks.all() - crew)) continue;
     if (!can_finish(ideal, above_s_ - load.compute_s, used + crew) || needless(crew) ||
         !affordable(ideal, load, crew, used))
