@@ -14,7 +14,7 @@ namespace sluice {
                                                                Deadline deadline);
 
 /// Plans that take no search, for want of time: on the fastest rank alone, and on one rank a worker with even numbers
-/// of layers; under `exactly` the latter alone, where there are layers enough.
+/// of layers; under `exactly` with even numbers of ranks, too, where so many replicas may be.
 [[nodiscard]] std::vector<std::vector<Stage>> plans_without_search(const Problem& problem);
 
 }  // namespace sluice

@@ -78,8 +78,9 @@ class Planner {
     const bool three = space.cuts == Cuts::three || fixes_weight_cuts();
     if (three && !problem_.profile.split_backward)
       throw infeasible(
-          "three cut vectors need backward-input and backward-weight apart, which the profile does not have: use "
-          "--cuts independent, or a profile of sluice-run profile");
+          text("three cut vectors need backward-input and backward-weight apart, which the profile does not have: ",
+               fixes_weight_cuts() ? "leave --weight-cuts out" : "use --cuts independent",
+               ", or use a profile of sluice-run profile"));
     const int works_a_layer = space.cuts == Cuts::three ? 3 : space.cuts == Cuts::joint && !space.free_backward ? 1 : 2;
     const int works = layers() * works_a_layer;
     if (space.exactly && space.most_replicas == 1 && works < ranks())

@@ -190,7 +190,8 @@ TEST_F(Command, counts_as_workers_only_ranks_with_work) {
 TEST_F(Command, has_a_plan_however_little_time_there_is) {
   import_profile("vgg16");
   for (const char* space : {"--ranks 16 --replicas any", "--ranks 8 --stages ideals --recompute --memory-gib 60",
-                            "--nodes 4 --ranks-per-node 4 --replicas any --cuts joint", "--ranks 8 --exactly"}) {
+                            "--nodes 4 --ranks-per-node 4 --replicas any --cuts joint", "--ranks 8 --exactly",
+                            "--ranks 300 --exactly --replicas any"}) {
     const Outcome outcome = run(text("optimize --time-limit 0.001 --profile ", path("p.h5"), " -o ", path("out.h5"),
                                      " --microbatches 2 ", space));
     EXPECT_EQ(outcome.code, 0) << space << '\n' << outcome.err;
