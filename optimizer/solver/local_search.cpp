@@ -147,7 +147,8 @@ bool Round::swaps_ranks(int worker) {
       workers[at(worker)].ranks[i] = other;
       for (Worker& w : workers) std::replace(w.ranks.begin(), w.ranks.end(), kNone, own);
       for (Worker& w : workers)
-        if (w.ranks != workers_[at(&w - workers.data())].ranks) sort_replicas(w.ranks, problem_.cluster);
+        if (w.ranks != workers_[static_cast<std::size_t>(&w - workers.data())].ranks)
+          sort_replicas(w.ranks, problem_.cluster);
       if (accepts(std::move(workers))) return true;
     }
   return false;
