@@ -15,6 +15,8 @@ constexpr std::array kSchedules{
     Schedule{.name = "1f1b"},
     Schedule{.name = "zb-h1", .halves_backward = true, .delays_weights = true},
     Schedule{.name = "zb-v", .placement = Placement::vee, .halves_backward = true},
+    Schedule{.name = "pipedream", .asynchronous = true},
+    Schedule{.name = "pipedream-2bw", .asynchronous = true},
 };
 
 }  // namespace
