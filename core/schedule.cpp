@@ -13,13 +13,38 @@ constexpr std::array kSchedules{
     Schedule{.name = "sequential"},
     Schedule{.name = "gpipe"},
     Schedule{.name = "1f1b"},
+    Schedule{.name = "interleaved-1f1b", .placement = Placement::round_robin},
+    Schedule{.name = "chimera", .placement = Placement::both_ways},
     Schedule{.name = "zb-h1", .halves_backward = true, .delays_weights = true},
     Schedule{.name = "zb-v", .placement = Placement::vee, .halves_backward = true},
-    Schedule{.name = "pipedream", .asynchronous = true},
-    Schedule{.name = "pipedream-2bw", .asynchronous = true},
 };
 
 }  // namespace
+
+std::vector<Rank> owners_at(Placement placement, int position, int ranks) {
+  switch (placement) {
+    case Placement::line:
+    case Placement::cooperative:
+      return {position};
+    case Placement::round_robin:
+      return {position % ranks};
+    case Placement::vee:
+      return {std::min(position, 2 * ranks - 1 - position)};
+    case Placement::both_ways:
+      return {position, ranks - 1 - position};
+  }
+  return {};
+}
+
+int positions_of(Placement placement, int ranks, int chunks) {
+  if (placement == Placement::round_robin) return chunks * ranks;
+  return placement == Placement::vee ? 2 * ranks : ranks;
+}
+
+int interleaved_group(int microbatches, int ranks) {
+  const int groups = std::max(1, microbatches / ranks);
+  return (microbatches + groups - 1) / groups;
+}
 
 std::span<const Schedule> schedules() { return kSchedules; }
 

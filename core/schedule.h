@@ -4,6 +4,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "core/cluster.h"
 
 namespace sluice {
 
@@ -16,6 +19,17 @@ enum class Placement : std::uint8_t {
   cooperative,  ///< K positions; forward on every rank in turn, the last one's and all the rest on rank k (Yu, Park
                 ///< 2023)
 };
+
+/// Owners of a position in a pipeline of `ranks` ranks. Cooperative: of all but the forward.
+[[nodiscard]] std::vector<Rank> owners_at(Placement placement, int position, int ranks);
+
+/// Positions of a pipeline of `ranks` ranks.
+/// @param chunks  v: positions on each rank, if the placement is round_robin
+[[nodiscard]] int positions_of(Placement placement, int ranks, int chunks);
+
+/// interleaved-1f1b sends micro-batches through a chunk in groups: as many as have K members or more, as even as can
+/// be. This is the size of the first, than which none is larger.
+[[nodiscard]] int interleaved_group(int microbatches, int ranks);
 
 /// What tells the schedules apart outside their generators (optimizer/schedule/generators.h).
 struct Schedule {

@@ -334,10 +334,7 @@ void simulate(const Plan& plan, InstructionSource& source, SimulationSink& sink)
 }
 
 Timeline simulate(const Plan& plan, const std::string& program) {
-  return simulate(plan, sluice::program(plan, program));
-}
-
-Timeline simulate(const Plan& plan, const Program& lists) {
+  const Program& lists = sluice::program(plan, program);
   ProgramSource source(lists);
   TimelineSink sink(lists);
   simulate(plan, source, sink);

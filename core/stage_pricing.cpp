@@ -7,6 +7,7 @@
 
 #include "core/cost_model.h"
 #include "core/index.h"
+#include "core/schedule.h"
 #include "core/worker_cost.h"
 
 namespace sluice {
@@ -47,7 +48,8 @@ class Accounts {
         stages_(stages),
         pricing_(cost.pricing()),
         of_(profile_.model, stages),
-        replicas_(replicas_by_position(stages)) {
+        replicas_(replicas_by_position(stages)),
+        placement_(schedule_named(pricing_.schedule).placement) {
     loads_.ranks.resize(cluster_.ranks.size());
     loads_.nodes.resize(cluster_.node_names.size());
   }
@@ -157,7 +159,7 @@ class Accounts {
           by_position[stage.index].push_back(&stage);
         }
       std::int64_t& bytes = loads_.ranks[at(rank)].memory_bytes;
-      if (!share_a_work(own))
+      if (placement_ == Placement::line && !share_a_work(own))
         bytes = memory_of(own);
       else  // what these hand to each other waits here as if it came from elsewhere
         for (const auto& [position, stages] : by_position) bytes += memory_of(stages);
@@ -174,11 +176,26 @@ class Accounts {
       owners = std::min(owners, static_cast<int>(stage->owners.size()));
       for (const LayerId layer : stage->layers) tally.add({layer, stage->work});
     }
-    const auto ranks_from = [&](int first) {
-      return std::accumulate(replicas_.lower_bound(first), replicas_.end(), 0,
-                             [](int sum, const auto& worker) { return sum + worker.second; });
-    };
     return cost_.memory_bytes(tally.load(), {owners, ranks_from(position), ranks_from(0)});
+  }
+
+  /// As many as make microbatches_in_flight() right; of placed pipelines safely as if all of the cluster took part.
+  [[nodiscard]] int ranks_from(int position) const {
+    const int following = std::accumulate(replicas_.lower_bound(position), replicas_.end(), 0,
+                                          [](int sum, const auto& worker) { return sum + worker.second; });
+    const int ranks = static_cast<int>(cluster_.ranks.size());
+    switch (placement_) {
+      case Placement::round_robin:
+        return std::max(following, 2 * interleaved_group(pricing_.microbatches, ranks));
+      case Placement::vee:
+        return std::max(following, 2 * ranks);
+      case Placement::both_ways:
+        return std::max(following, ranks);
+      case Placement::line:
+      case Placement::cooperative:
+        break;
+    }
+    return following;
   }
 
   static bool share_a_work(const Stages& stages) {
@@ -253,6 +270,7 @@ class Accounts {
   const Pricing& pricing_;
   const StagesOfLayers of_;
   const std::map<int, int> replicas_;
+  const Placement placement_;
   Loads loads_;
 };
 

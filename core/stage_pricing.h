@@ -40,7 +40,8 @@
 ///
 /// Memory of a rank: an upper bound of memory_use() of the plan built from the stages,
 /// the same that WorkerCost charges (docs/planner.md has the table). A rank that owns several stages of one work is
-/// charged for each of its positions as for a rank of its own.
+/// charged for each of its positions as for a rank of its own; there the bound holds for chains of layers, and for
+/// recompute stages within their own backward.
 namespace sluice {
 
 /// The price of what cannot be, as where memory is exceeded.

@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "core/schedule.h"
+#include "optimizer/schedule/chimera.h"
+#include "optimizer/schedule/interleaved.h"
 #include "optimizer/schedule/slot_order.h"
 #include "optimizer/schedule/zero_bubble.h"
 
@@ -17,8 +19,13 @@ struct Generator {
 };
 
 constexpr std::array kGenerators{
-    Generator{"sequential", sequential}, Generator{"gpipe", slot_order}, Generator{"1f1b", slot_order},
-    Generator{"zb-h1", slot_order},      Generator{"zb-v", zb_v},
+    Generator{"sequential", sequential},
+    Generator{"gpipe", slot_order},
+    Generator{"1f1b", slot_order},
+    Generator{"interleaved-1f1b", interleaved},
+    Generator{"chimera", chimera},
+    Generator{"zb-h1", slot_order},
+    Generator{"zb-v", zb_v},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/cost_model.h"
 #include "core/error.h"
 #include "core/index.h"
+#include "core/text.h"
 
 namespace sluice {
 namespace {
@@ -118,7 +119,9 @@ class FreeRun {
     }
     for (std::size_t rank = 0; rank < lists_.size(); ++rank)
       if (order_[rank].size() < lists_[rank].size())
-        throw infeasible("the parts of the schedule wait for each other in a circle");
+        throw infeasible(text("the parts of schedule ", plan_.schedule,
+                              " wait for each other in a circle: give backward-weight the cuts of backward-input, or "
+                              "use 1f1b"));
     return std::move(order_);
   }
 

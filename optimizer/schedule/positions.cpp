@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "core/error.h"
 #include "core/index.h"
 #include "core/schedule.h"
 #include "core/stage_pricing.h"
+#include "core/text.h"
 
 namespace sluice {
 namespace {
@@ -44,20 +46,22 @@ class WeightOrder {
         for (const LayerId layer : stages[at(positions[at(k)].backward)].layers) input_position_[at(layer)] = k;
   }
 
-  void fill() {
+  /// @param recomputed  behind recomputes of what they read, too
+  void fill(bool recomputed) {
     for (Position& position : positions_) {
       if (position.backward_weight == kNone) continue;
       follows_ = kNone;
-      for (const LayerId layer : stages_[at(position.backward_weight)].layers) add_needs(layer, position);
+      for (const LayerId layer : stages_[at(position.backward_weight)].layers) add_needs(layer, position, recomputed);
       position.weight_follows = follows_;
     }
   }
 
  private:
-  void add_needs(LayerId layer, const Position& position) {
+  void add_needs(LayerId layer, const Position& position, bool recomputed) {
     for (const TensorId tensor : made_[at(layer)])
       if (model_.tensors[at(tensor)].kind == TensorKind::output)
         for (const LayerId consumer : consumers_[at(tensor)]) follow(input_position_[at(consumer)]);
+    if (!recomputed) return;
     for (const TensorId tensor : model_.needs[at(layer)].backward_weight)
       follow_recompute(model_.tensors[at(tensor)].producer, stages_[at(position.backward_weight)]);
   }
@@ -105,18 +109,37 @@ void set_delays(std::vector<Position>& positions, const std::vector<Stage>& stag
   }
 }
 
+bool are_placed(const Plan& plan, Placement placement, int ranks) {
+  return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const Stage& stage) {
+    return stage.index < positions_of(placement, ranks, stage.index / ranks + 1) &&
+           stage.owners == owners_at(placement, stage.index, ranks);
+  });
+}
+
 }  // namespace
+
+int pipeline_ranks(const Plan& plan) {
+  const Placement placement = schedule_named(plan.schedule).placement;
+  for (int ranks = 1; ranks <= std::ssize(plan.cluster.ranks); ++ranks)
+    if (are_placed(plan, placement, ranks)) return ranks;
+  throw infeasible(text("schedule ", plan.schedule,
+                        " prescribes which rank owns which position, and the stages are elsewhere: give cuts without "
+                        "replicas or owners, or use 1f1b"));
+}
 
 std::vector<Position> step_positions(const Plan& plan) {
   std::map<int, Position> by_index;
   for (int s = 0; s < std::ssize(plan.stages); ++s)
     stage_for(by_index[plan.stages[at(s)].index], plan.stages[at(s)].work) = s;
-  const bool line = schedule_named(plan.schedule).placement == Placement::line;
-  if (!line)
-    for (int k = by_index.rbegin()->first; k >= 0; --k) by_index[k];
+  const Placement placement = schedule_named(plan.schedule).placement;
+  const bool line = placement == Placement::line;
+  if (!line) {
+    const int ranks = pipeline_ranks(plan), last = by_index.rbegin()->first;
+    for (int k = positions_of(placement, ranks, last / ranks + 1) - 1; k >= 0; --k) by_index[k];
+  }
   std::vector<Position> positions;
   for (const auto& [index, position] : by_index) positions.push_back(position);
-  WeightOrder(plan.profile.model, plan.stages, positions).fill();
+  WeightOrder(plan.profile.model, plan.stages, positions).fill(line);
   if (line) set_delays(positions, plan.stages, {.schedule = plan.schedule, .microbatches = plan.microbatches});
   return positions;
 }

@@ -6,30 +6,11 @@
 namespace sluice {
 namespace {
 
-/// The owners of the stages at positions `k` and its mirror; a V has one.
-std::vector<Rank> owners_at(const Plan& plan, int k, int mirror) {
-  std::vector<Rank> owners;
-  for (const Stage& stage : plan.stages)
-    if (stage.index == k || stage.index == mirror)
-      owners.insert(owners.end(), stage.owners.begin(), stage.owners.end());
-  std::sort(owners.begin(), owners.end());
-  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
-  return owners;
-}
-
-void require_vee(const Plan& plan, const std::vector<Position>& positions) {
-  const int depth = static_cast<int>(positions.size());
-  const auto refuse = [](const std::string& why) {
-    return infeasible(text("schedule zb-v ", why, ": use joint cuts or zb-h1"));
-  };
-  if (depth % 2 != 0) throw refuse(text("wants two positions on every rank, not ", depth, " in all"));
-  for (int k = 0; k < depth / 2; ++k)
-    if (owners_at(plan, k, depth - 1 - k).size() != 1)
-      throw refuse(text("wants all of positions ", k, " and ", depth - 1 - k, " on one rank"));
-  for (int k = 0; k < depth; ++k)
+void require_weights_behind(const std::vector<Position>& positions) {
+  for (int k = 0; k < std::ssize(positions); ++k)
     if (const int follows = positions[at(k)].weight_follows; follows != kNone && follows < k)
-      throw refuse(text("runs backward-weight right behind backward-input, but that of position ", k,
-                        " needs what position ", follows, " makes in backward"));
+      throw infeasible(text("schedule zb-v runs backward-weight right behind backward-input, but that of position ", k,
+                            " needs what position ", follows, " makes in backward: use joint cuts or zb-h1"));
 }
 
 /// One of a rank's two positions: each work runs micro-batch after micro-batch.
@@ -65,8 +46,8 @@ void write_row(FigureWriter& write, int r, int ranks, int microbatches) {
 }  // namespace
 
 Figure zb_v(const Plan& plan, std::vector<Position> positions) {
-  require_vee(plan, positions);
-  const int ranks = static_cast<int>(positions.size()) / 2;
+  require_weights_behind(positions);
+  const int ranks = pipeline_ranks(plan);
   FigureWriter write(plan, std::move(positions));
   for (int r = 0; r < ranks; ++r) write_row(write, r, ranks, std::max(plan.microbatches, 2 * ranks - 1));
   write.updates();

@@ -22,13 +22,22 @@ std::string harm(const Plan& plan, const Program& damaged, const interpreter::Fi
   return harms[0];
 }
 
-TEST(Damage, is_refused_exactly_when_the_interpreter_finds_harm) {
+/// Plans of all stages of sequential, gpipe and 1f1b; and of one schedule that places its positions.
+struct Case {
+  std::string name;
+  std::uint64_t seeds;
+  Plan (*plan)(std::uint64_t seed);
+};
+
+class Damage : public testing::TestWithParam<Case> {};
+
+TEST_P(Damage, is_refused_exactly_when_the_interpreter_finds_harm) {
   const char* rounds = std::getenv("SLUICE_TEST_ROUNDS");  // 1 in the quick run, more when soaking
-  const std::uint64_t seeds = 8000 * (rounds != nullptr ? std::stoull(rounds) : 1);
+  const std::uint64_t seeds = GetParam().seeds * (rounds != nullptr ? std::stoull(rounds) : 1);
   std::uint64_t harmless = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     std::mt19937_64 random(seed);
-    Plan plan = examples::random_plan(seed / 8);
+    Plan plan = GetParam().plan(seed / 8);
     Program& program = plan.programs[seed % 5 == 0 ? 1 : 0];
     const interpreter::Outcome intact = interpreter::interpret(plan, program, seed);
     ASSERT_EQ(intact.fault, "") << "seed " << seed;
@@ -45,6 +54,15 @@ TEST(Damage, is_refused_exactly_when_the_interpreter_finds_harm) {
   EXPECT_GT(harmless, seeds / 10) << "too few to show that the verifier lets the harmless pass";
   EXPECT_LT(harmless, seeds / 2) << "too few harmful ones";
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, Damage,
+    testing::Values(Case{"slots", 8000, examples::random_plan},
+                    Case{"interleaved", 1600,
+                         [](std::uint64_t seed) { return examples::random_placed_plan("interleaved-1f1b", seed); }},
+                    Case{"chimera", 1600,
+                         [](std::uint64_t seed) { return examples::random_placed_plan("chimera", seed); }}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace sluice

@@ -211,13 +211,14 @@ Partition even_partition(int layers, int workers) {
 }
 
 Plan textbook_plan(const std::string& schedule, int workers, int microbatches, double forward_s, double backward_s) {
-  const Profile profile = chain(workers, forward_s, backward_s);
+  const int positions = positions_of(schedule_named(schedule).placement, workers, 2);
+  const Profile profile = chain(positions, forward_s, backward_s);
   const Cluster cluster = uniform_cluster(1, workers, {}, {});
   return build_plan({.profile = profile,
                      .cluster = cluster,
                      .schedule = schedule,
                      .microbatches = microbatches,
-                     .stages = stages_of(even_partition(workers, workers))});
+                     .stages = stages_of(even_partition(positions, positions), schedule, workers)});
 }
 
 Plan textbook_plan_in_halves(const std::string& schedule, int ranks, int microbatches, const WorkTimes& times) {
@@ -250,6 +251,34 @@ Plan random_plan(std::uint64_t seed) {
                      .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
 }
 
+Plan random_placed_plan(const std::string& schedule, std::uint64_t seed) {
+  Random random(seed);
+  const Schedule& row = schedule_named(schedule);
+  const Profile profile = random_profile(random);
+  const int ranks = row.placement == Placement::both_ways ? 2 * uniform(random, 1, 3) : uniform(random, 1, 5);
+  const int positions = positions_of(row.placement, ranks, uniform(random, 1, 4));
+  Owners owners;
+  for (int k = 0; k < positions; ++k) owners.push_back(owners_at(row.placement, k, ranks));
+  const std::vector<int> forward = random_positions(random, profile.model, positions);
+  const std::vector<int> backward = chance(random, 0.5) ? forward : random_positions(random, profile.model, positions);
+  std::vector<Stage> stages;
+  append_stages(stages, Work::forward, forward, owners);
+  if (row.halves_backward || chance(random, 0.3)) {
+    append_stages(stages, Work::backward_input, backward, owners);
+    append_stages(stages, Work::backward_weight, backward, owners);
+  } else {
+    append_stages(stages, Work::backward, backward, owners);
+  }
+  for (Stage& stage : stages) stage.index /= 2;  // the placement counts positions without layers
+  if (chance(random, 0.3)) append_recomputes(random, stages, profile.model);
+  return build_plan({.profile = profile,
+                     .cluster = random_cluster(random, ranks),
+                     .schedule = schedule,
+                     .microbatches = uniform(random, 1, 12),
+                     .stages = std::move(stages),
+                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+}
+
 Plan random_interval_plan(std::uint64_t seed) {
   Random random(seed);
   const Profile profile = random_profile(random);
@@ -263,25 +292,6 @@ Plan random_interval_plan(std::uint64_t seed) {
                      .cluster = cluster,
                      .schedule = chance(random, 0.5) ? "gpipe" : "1f1b",
                      .microbatches = uniform(random, 1, 9),
-                     .stages = stages_of(partition),
-                     .compute_only = chance(random, 0.2),
-                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
-}
-
-Plan random_asynchronous_plan(std::uint64_t seed) {
-  Random random(seed);
-  const Profile profile = random_profile(random);
-  const int layers = static_cast<int>(profile.model.layers.size());
-  const int workers = uniform(random, 1, 5);
-  const Cluster cluster = random_cluster(random, workers + uniform(random, 0, 1));
-  Partition partition;
-  partition.forward_bounds = random_bounds(random, layers, workers);
-  partition.backward_bounds = chance(random, 0.3) ? partition.forward_bounds : random_bounds(random, layers, workers);
-  const bool late = chance(random, 0.5);
-  return build_plan({.profile = profile,
-                     .cluster = cluster,
-                     .schedule = late ? "pipedream-2bw" : "pipedream",
-                     .microbatches = late ? uniform(random, workers, workers + 3) : uniform(random, 1, 6),
                      .stages = stages_of(partition),
                      .compute_only = chance(random, 0.2),
                      .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});

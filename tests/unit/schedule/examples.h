@@ -16,7 +16,7 @@ namespace sluice::examples {
 /// `layers` layers over `workers` workers, as even as can be, cuts joint.
 [[nodiscard]] Partition even_partition(int layers, int workers);
 
-/// One layer per worker on `workers` ranks with free links: the textbook pipeline.
+/// One layer per position (two chunks if interleaved) of `workers` ranks with free links: the textbook pipeline.
 [[nodiscard]] Plan textbook_plan(const std::string& schedule, int workers, int microbatches, double forward_s = 1e-9,
                                  double backward_s = 1e-9);
 
@@ -39,11 +39,13 @@ struct WorkTimes {
 /// The stages of such a plan for a model.
 [[nodiscard]] std::vector<Stage> random_stages(std::mt19937_64& random, const Model& model, int positions, int ranks);
 
+/// A random plan of a schedule that places positions, or of one in a line: chain or DAG, joint or independent stages of
+/// any layers that the DAG allows, often none at a position, whole backwards or (sometimes) halves, recompute stages,
+/// up to 5 ranks, 4 chunks and 12 micro-batches.
+[[nodiscard]] Plan random_placed_plan(const std::string& schedule, std::uint64_t seed);
+
 /// A plan like random_plan's, but worker k on rank k has an interval of forward and one of whole
 /// backward, which may be empty; gpipe or 1f1b.
 [[nodiscard]] Plan random_interval_plan(std::uint64_t seed);
-
-/// Likewise under pipedream or pipedream-2bw.
-[[nodiscard]] Plan random_asynchronous_plan(std::uint64_t seed);
 
 }  // namespace sluice::examples

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
@@ -18,8 +20,12 @@ TEST_P(HandWrittenFigure, is_reproduced_by_four_workers_and_eight_microbatches) 
   EXPECT_EQ(drawn(plan), golden_rows(GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, HandWrittenFigure, testing::Values("1f1b", "gpipe"),
-                         [](const auto& info) { return text(info.param); });
+INSTANTIATE_TEST_SUITE_P(Schedules, HandWrittenFigure, testing::Values("1f1b", "gpipe", "interleaved-1f1b", "chimera"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 std::string cells(const Plan& plan, const std::vector<Instruction>& row) {
   std::string cells;

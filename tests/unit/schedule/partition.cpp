@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/index.h"
+#include "core/schedule.h"
 #include "core/text.h"
 
 namespace sluice {
@@ -30,11 +31,16 @@ void append_stages(std::vector<Stage>& stages, Work work, const std::vector<int>
 
 }  // namespace
 
-std::vector<Stage> stages_of(const Partition& partition) {
+std::vector<Stage> stages_of(const Partition& partition) { return stages_of(partition, "1f1b", partition.workers()); }
+
+std::vector<Stage> stages_of(const Partition& partition, std::string_view schedule, int ranks) {
   check(partition);
+  const Schedule& row = schedule_named(schedule);
   std::vector<Stage> stages;
   append_stages(stages, Work::forward, partition.forward_bounds);
-  append_stages(stages, Work::backward, partition.backward_bounds);
+  append_stages(stages, row.halves_backward ? Work::backward_input : Work::backward, partition.backward_bounds);
+  if (row.halves_backward) append_stages(stages, Work::backward_weight, partition.backward_bounds);
+  for (Stage& stage : stages) stage.owners = owners_at(row.placement, stage.index, ranks);
   return stages;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "core/plan.h"
@@ -21,5 +22,8 @@ struct Partition {
 /// One stage for each interval that is not empty, forwards first.
 /// @throws Error (bad input) if the bounds do not ascend from 0 to the same L, or differ in number
 [[nodiscard]] std::vector<Stage> stages_of(const Partition& partition);
+
+/// Likewise, with as many intervals as the schedule has positions on `ranks` ranks, owned by whom it places there.
+[[nodiscard]] std::vector<Stage> stages_of(const Partition& partition, std::string_view schedule, int ranks);
 
 }  // namespace sluice

@@ -181,13 +181,13 @@ TEST(Simulator, an_all_reduce_begins_with_the_last_member_and_takes_the_slowest_
                                 .microbatches = 4,
                                 .stages = {{Work::forward, 0, {0}, {0, 1, 2}}, {Work::backward, 0, {0}, {0, 1, 2}}}});
   const Timeline timeline = simulate(plan);
-  // Rank 0 has two micro-batches of 30 each. 40 B in chunks of 14, 13, 13: the ring 0 1 2 carries 54, 53, 53 B in four
-  // rounds; between nodes they take 4 * 50 + 53.
-  EXPECT_EQ(makespan_ns(timeline), 2 * 30 + 4 * 50 + 53);
-  EXPECT_EQ(timeline.ranks[0].sent_bytes, (LinkBytes{54, 0}));
-  EXPECT_EQ(timeline.ranks[1].sent_bytes, (LinkBytes{0, 53}));
-  EXPECT_EQ(timeline.ranks[2].sent_bytes, (LinkBytes{0, 53}));
-  EXPECT_EQ(timeline.ranks[1].received_bytes, (LinkBytes{54, 0}));
+  // Rank 0 has two micro-batches of 30 each. 40 B in chunks of 4, 3, 3 floats: the ring 0 1 2 carries 56, 52, 52 B in
+  // four rounds; between nodes they take 4 * 50 + 52.
+  EXPECT_EQ(makespan_ns(timeline), 2 * 30 + 4 * 50 + 52);
+  EXPECT_EQ(timeline.ranks[0].sent_bytes, (LinkBytes{56, 0}));
+  EXPECT_EQ(timeline.ranks[1].sent_bytes, (LinkBytes{0, 52}));
+  EXPECT_EQ(timeline.ranks[2].sent_bytes, (LinkBytes{0, 52}));
+  EXPECT_EQ(timeline.ranks[1].received_bytes, (LinkBytes{56, 0}));
 }
 
 TEST(Simulator, replicas_share_the_work) {

@@ -128,10 +128,7 @@ TEST(Verifier, refuses_stages_that_contradict_each_other) {
             "the profile has one time for all of backward: backward_input and backward_weight stages are not possible");
   EXPECT_EQ(verdict_with([](Plan& p) { p.stages[5].layers = {0}; }),
             "layer layer0 is in 2 backward_weight stages, expected exactly one");
-  EXPECT_EQ(verdict_with([](Plan& p) {
-              p.stages[0].owners = {1, 1};
-            }),
-            "rank 1 owns forward stage 0 twice");
+  EXPECT_EQ(verdict_with([](Plan& p) { p.stages[0].owners = {1, 1}; }), "rank 1 owns forward stage 0 twice");
   EXPECT_EQ(verdict_with([](Plan& p) { p.stages[1].index = 0; }), "there are two stages forward stage 0");
   EXPECT_EQ(verdict_with([](Plan& p) {
               p.stages[0].index = 1;

@@ -161,10 +161,12 @@ TEST_P(ZeroBubble, needs_a_profile_that_tells_the_halves_of_backward_apart) {
 
 TEST(ZbV, refuses_owners_that_make_no_vee) {
   const Profile profile = examples::chain(4, 1e-9, 1e-9);
-  expect_infeasible("zb-v", profile, stages_of({{0, 2, 4}, {0, 2, 4}}), "positions 0 and 1 on one rank");
+  std::vector<Stage> two = stages_of({{0, 2, 4}, {0, 2, 4}});
+  for (Stage& stage : two) stage.owners = {1 - stage.index};
+  expect_infeasible("zb-v", profile, two, "prescribes which rank owns which position");
   std::vector<Stage> three = stages_of({{0, 2, 3, 4}, {0, 2, 3, 4}});
   for (Stage& stage : three) stage.owners = {stage.index == 1 ? 1 : 0};
-  expect_infeasible("zb-v", profile, three, "not 3 in all");
+  expect_infeasible("zb-v", profile, three, "prescribes which rank owns which position");
   for (Stage& stage : three) stage.index = stage.index == 0 ? 0 : stage.index + 1;  // nothing at position 1
   for (Stage& stage : three) stage.owners = {stage.index == 2 ? 1 : 0};
   const Cluster cluster = uniform_cluster(1, 2, {}, {});
