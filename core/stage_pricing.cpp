@@ -188,7 +188,7 @@ class Accounts {
       case Placement::round_robin:
         return std::max(following, 2 * interleaved_group(pricing_.microbatches, ranks));
       case Placement::vee:
-        return std::max(following, 2 * ranks);
+        return positions_of(placement_, ranks, 2) - position;
       case Placement::both_ways:
         return std::max(following, ranks);
       case Placement::line:

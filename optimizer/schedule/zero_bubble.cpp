@@ -6,11 +6,11 @@
 namespace sluice {
 namespace {
 
-void require_weights_behind(const std::vector<Position>& positions) {
+void require_weights_at_hand(const std::vector<Position>& positions) {
   for (int k = 0; k < std::ssize(positions); ++k)
     if (const int follows = positions[at(k)].weight_follows; follows != kNone && follows < k)
       throw infeasible(text("schedule zb-v runs backward-weight right behind backward-input, but that of position ", k,
-                            " needs what position ", follows, " makes in backward: use joint cuts or zb-h1"));
+                            " needs gradients of position ", follows, ": use --cuts independent, or zb-h1"));
 }
 
 /// One of a rank's two positions: each work runs micro-batch after micro-batch.
@@ -46,7 +46,7 @@ void write_row(FigureWriter& write, int r, int ranks, int microbatches) {
 }  // namespace
 
 Figure zb_v(const Plan& plan, std::vector<Position> positions) {
-  require_weights_behind(positions);
+  require_weights_at_hand(positions);
   const int ranks = pipeline_ranks(plan);
   FigureWriter write(plan, std::move(positions));
   for (int r = 0; r < ranks; ++r) write_row(write, r, ranks, std::max(plan.microbatches, 2 * ranks - 1));

@@ -12,8 +12,8 @@ namespace sluice {
 /// much as 1f1b keeps on its first; then forward, backward-input and backward-weight of either position in turn; at the
 /// end backward-inputs first. With M >= 2 K - 1 and equal times no rank idles between its first instruction and its
 /// last. The order is that of 2 K - 1 micro-batches or more; fewer are those of them that there are.
-/// @throws Error (infeasible) unless positions k and 2 K - 1 - k have one and the same owner for all their stages, and
-/// no backward-weight needs gradients of an earlier position
+/// @throws Error (infeasible) for stages that are not placed so, and where a backward-weight needs gradients of an
+/// earlier position
 [[nodiscard]] Figure zb_v(const Plan& plan, std::vector<Position> positions);
 
 }  // namespace sluice

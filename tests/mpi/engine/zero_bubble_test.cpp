@@ -59,6 +59,7 @@ TEST_F(Equality, of_zero_bubble_schedules_with_recomputation) {
     for (const int share : {1, 2}) {
       SCOPED_TRACE(text("M = ", m, ", every ", share));
       expect_equal(plan("zb-h1", m, with_recomputes(shifted(4, 1), share)), task(m), *host_);
+      expect_equal(plan("zb-v", m, with_recomputes(vee(layers(), 3, 0), share)), task(m), *host_);
     }
 }
 

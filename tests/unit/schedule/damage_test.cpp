@@ -61,7 +61,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"interleaved", 1600,
                          [](std::uint64_t seed) { return examples::random_placed_plan("interleaved-1f1b", seed); }},
                     Case{"chimera", 1600,
-                         [](std::uint64_t seed) { return examples::random_placed_plan("chimera", seed); }}),
+                         [](std::uint64_t seed) { return examples::random_placed_plan("chimera", seed); }},
+                    Case{"zb_h1", 800, [](std::uint64_t seed) { return examples::random_placed_plan("zb-h1", seed); }},
+                    Case{"zb_v", 1600, [](std::uint64_t seed) { return examples::random_placed_plan("zb-v", seed); }}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -222,18 +222,15 @@ Plan textbook_plan(const std::string& schedule, int workers, int microbatches, d
 }
 
 Plan textbook_plan_in_halves(const std::string& schedule, int ranks, int microbatches, const WorkTimes& times) {
-  const bool vee = schedule_named(schedule).placement == Placement::vee;
-  const int positions = vee ? 2 * ranks : ranks;
+  const int positions = positions_of(schedule_named(schedule).placement, ranks, 1);
   Profile profile = chain(positions, times.forward_s, times.backward_input_s);
   for (LayerCost& cost : profile.costs) cost.backward_weight_s = times.backward_weight_s;
-  std::vector<Stage> stages = stages_of(even_partition(positions, positions));
-  for (Stage& stage : stages) stage.owners = {stage.index < ranks ? stage.index : positions - 1 - stage.index};
   const Cluster cluster = uniform_cluster(1, ranks, {}, {});
   return build_plan({.profile = profile,
                      .cluster = cluster,
                      .schedule = schedule,
                      .microbatches = microbatches,
-                     .stages = std::move(stages)});
+                     .stages = stages_of(even_partition(positions, positions), schedule, ranks)});
 }
 
 Plan random_plan(std::uint64_t seed) {

@@ -165,11 +165,12 @@ TEST_P(Placed, ranks_hold_no_more_than_priced) {
   EXPECT_LT(priced, 2 * held) << "safe, but not far above";
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, Placed, testing::Values("interleaved-1f1b", "chimera"), [](const auto& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Schedules, Placed, testing::Values("interleaved-1f1b", "chimera", "zb-v"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 TEST(Placement, stages_elsewhere_and_odd_chimeras_are_infeasible) {
   const auto expect_infeasible = [](const std::string& schedule, const std::vector<Stage>& stages) {

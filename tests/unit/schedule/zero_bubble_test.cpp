@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/liveness.h"
+#include "core/schedule.h"
 #include "core/simulator.h"
 #include "core/stage_pricing.h"
 #include "core/text.h"
@@ -159,18 +160,18 @@ TEST_P(ZeroBubble, needs_a_profile_that_tells_the_halves_of_backward_apart) {
                     "runs backward-input and backward-weight apart");
 }
 
-TEST(ZbV, refuses_owners_that_make_no_vee) {
+TEST(ZbV, wants_positions_and_their_mirrors_on_one_rank_but_not_layers_at_all_of_them) {
   const Profile profile = examples::chain(4, 1e-9, 1e-9);
-  std::vector<Stage> two = stages_of({{0, 2, 4}, {0, 2, 4}});
-  for (Stage& stage : two) stage.owners = {1 - stage.index};
-  expect_infeasible("zb-v", profile, two, "prescribes which rank owns which position");
-  std::vector<Stage> three = stages_of({{0, 2, 3, 4}, {0, 2, 3, 4}});
-  for (Stage& stage : three) stage.owners = {stage.index == 1 ? 1 : 0};
-  expect_infeasible("zb-v", profile, three, "prescribes which rank owns which position");
-  for (Stage& stage : three) stage.index = stage.index == 0 ? 0 : stage.index + 1;  // nothing at position 1
-  for (Stage& stage : three) stage.owners = {stage.index == 2 ? 1 : 0};
+  std::vector<Stage> stages = stages_of({{0, 2, 3, 4}, {0, 2, 3, 4}});
+  const auto place = [&](const std::vector<int>& indices, const std::vector<Rank>& owners) {
+    for (std::size_t s = 0; s < stages.size(); ++s)  // forwards, then backwards
+      stages[s].index = indices[s % 3], stages[s].owners = {owners[s % 3]};
+  };
+  place({0, 1, 2}, {0, 1, 0});
+  expect_infeasible("zb-v", profile, stages, "the stages are elsewhere");
+  place({0, 2, 3}, {0, 1, 0});
   const Cluster cluster = uniform_cluster(1, 2, {}, {});
-  EXPECT_FALSE(verify(build_plan({profile, cluster, "zb-v", 3, three})));
+  EXPECT_FALSE(verify(build_plan({profile, cluster, "zb-v", 3, stages})));
 }
 
 TEST(ZbV, refuses_backward_weights_that_would_wait_for_an_earlier_position) {
@@ -180,7 +181,7 @@ TEST(ZbV, refuses_backward_weights_that_would_wait_for_an_earlier_position) {
                      {Work::forward, 1, {1}, {0}},
                      {Work::backward_input, 0, {0, 1}, {0}},
                      {Work::backward_weight, 1, {0, 1}, {0}}},
-                    "that of position 1 needs what position 0 makes");
+                    "that of position 1 needs gradients of position 0");
 }
 
 /// Ascending bounds 0..layers; nothing empty.
@@ -198,7 +199,7 @@ std::vector<int> random_bounds(std::mt19937_64& random, int layers, int position
 Plan random_plan_of(const std::string& schedule, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto uniform = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
-  const int ranks = uniform(1, 8), positions = schedule == "zb-v" ? 2 * ranks : ranks;
+  const int ranks = uniform(1, 8), positions = positions_of(schedule_named(schedule).placement, ranks, 1);
   const int layers = positions + uniform(0, 6), kind = uniform(0, schedule == "zb-v" ? 1 : 2);
   Profile profile = examples::chain(layers, 0, 0);
   for (LayerCost& cost : profile.costs)
@@ -216,8 +217,8 @@ Plan random_plan_of(const std::string& schedule, std::uint64_t seed) {
         stages.push_back(stage);
       }
   }
-  for (Stage& stage : stages) stage.owners = {std::min(stage.index, 2 * ranks - 1 - stage.index)};
-  Cluster cluster = uniform_cluster(2, (ranks + 1) / 2, {1e-9, 1e11}, {5e-9, 2e10});
+  for (Stage& stage : stages) stage.owners = owners_at(schedule_named(schedule).placement, stage.index, ranks);
+  const Cluster cluster = uniform_cluster(2, (ranks + 1) / 2, {1e-9, 1e11}, {5e-9, 2e10});
   return build_plan({.profile = profile,
                      .cluster = cluster,
                      .schedule = schedule,
