@@ -151,9 +151,9 @@ Recomputation best_recomputation(WorkerTally& tally, const WorkerCost& cost, con
 double recomputation_floor(const WorkerCost& cost, WorkerLoad load, const Seat& seat, const RankSpec& rank) {
   // At best whatever is stashed or arrives is there for one micro-batch at a time, or until it has left.
   WorkerLoad::Holdings& held = load.holdings;
-  held.always += held.stashed + held.arriving;
+  held.always += held.stashed + held.arriving + held.delayed;
   held.leaving += held.stashed_leaving;
-  held.stashed = held.stashed_leaving = held.arriving = 0;
+  held.stashed = held.stashed_leaving = held.arriving = held.delayed = 0;
   load.received_bytes = load.least_received_bytes;
   return cost.price(load, seat, rank);
 }
