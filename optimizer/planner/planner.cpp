@@ -286,6 +286,11 @@ std::vector<Batching> batchings(const PlannerRequest& request) {
   return all;
 }
 
+bool knows_no_microbatch(const PlannerRequest& request) {
+  return std::all_of(request.profiles.begin(), request.profiles.end(),
+                     [](const Profile& profile) { return profile.model.microbatch <= 0; });
+}
+
 std::string microbatch_sizes(const PlannerRequest& request) {
   std::string sizes;
   for (const Profile& profile : request.profiles)
@@ -307,6 +312,10 @@ void require_same_model(const PlannerRequest& request) {
 
 PlannerResult make_plan(const PlannerRequest& request) {
   require_same_model(request);
+  if (request.global_batch && knows_no_microbatch(request))
+    throw usage_error(
+        "--global-batch counts samples, but the profile does not say how many a micro-batch has: give "
+        "--microbatches instead");
   const std::vector<Batching> choices = batchings(request);
   if (choices.empty())
     throw usage_error(text("no number of micro-batches of ", microbatch_sizes(request),

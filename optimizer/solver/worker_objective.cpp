@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace sluice {
-namespace {}  // namespace
 
 int WorkerObjective::least_replicas(const WorkerLoad& load, const Seat& seat, int most, const RankSpec& rank,
                                     double limit) const {

@@ -269,6 +269,7 @@ TEST_F(Command, fails_with_the_code_that_fits) {
   expect_failure(words + " --ranks 0", 2, "--ranks is 0");
   expect_failure(words + " --rank 2", 2, "unrecognised option '--rank'");
   expect_failure(words + " --ranks 2 --cuts both", 2, "expected one of joint, independent");
+  expect_failure(words + " --ranks 2 --global-batch 64", 2, "does not say how many a micro-batch has");
   expect_failure(words + " --ranks 2 --microbatches 0", 2, "--microbatches is 0");
   expect_failure(words + " --ranks 2 --microbatches 10000000", 2, "--microbatches is 1e+07");
   expect_failure(words + " --ranks 1000000", 2, "expected 1 to 100000");
