@@ -21,6 +21,10 @@ constexpr std::array kSchedules{
 
 }  // namespace
 
+bool is_placed(Placement placement) {
+  return placement == Placement::round_robin || placement == Placement::vee || placement == Placement::both_ways;
+}
+
 std::vector<Rank> owners_at(Placement placement, int position, int ranks) {
   switch (placement) {
     case Placement::line:

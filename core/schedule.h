@@ -20,6 +20,9 @@ enum class Placement : std::uint8_t {
                 ///< 2023)
 };
 
+/// True where the schedule needs positions on the ranks that the placement names.
+[[nodiscard]] bool is_placed(Placement placement);
+
 /// Owners of a position in a pipeline of `ranks` ranks. Cooperative: of all but the forward.
 [[nodiscard]] std::vector<Rank> owners_at(Placement placement, int position, int ranks);
 

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "core/error.h"
+#include "core/schedule.h"
 #include "core/storage/atomic_file.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
@@ -24,6 +25,7 @@ namespace {
 
 constexpr double kMostSamples = 1e12;
 constexpr double kMostSeconds = 1e6;
+constexpr int kMostChunks = 1000;
 
 CommandSyntax syntax() {
   CommandSyntax syntax{"sluice optimize --profile PROFILE [--cluster CLUSTER] --ranks N -o PLAN [options]",
@@ -32,11 +34,12 @@ CommandSyntax syntax() {
   syntax.table.add_options()("profile", po::value<std::vector<std::string>>()->required(),
                              "profile to plan by; several of one model: its micro-batch sizes");
   add_cluster_options(syntax.table);
-  syntax.table.add_options()                                                                                 //
-      ("schedule", po::value<std::string>()->default_value("1f1b"), "sequential, gpipe or 1f1b")             //
-      ("microbatches", po::value<int>(), "micro-batches a step; default 8, or what makes the global batch")  //
-      ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")              //
-      ("cuts", po::value<std::string>()->default_value("independent"),                                       //
+  syntax.table.add_options()                                                                                      //
+      ("schedule", po::value<std::string>()->default_value("1f1b"), "who runs what when: see docs/schedules.md")  //
+      ("chunks", po::value<int>()->default_value(2), "positions on each rank under interleaved-1f1b")             //
+      ("microbatches", po::value<int>(), "micro-batches a step; default 8, or what makes the global batch")       //
+      ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")                   //
+      ("cuts", po::value<std::string>()->default_value("independent"),                                            //
        "joint: a worker's backward has the layers of its forward; independent; or three: backward-weight apart, too")  //
       ("stages", po::value<std::string>()->default_value("intervals"),                                              //
        "intervals of the layers' order, or ideals: any layers whose predecessors lie in earlier workers")           //
@@ -120,12 +123,23 @@ std::vector<Profile> read_profiles(const po::variables_map& values) {
   return profiles;
 }
 
+const Schedule& schedule_from(const po::variables_map& values) {
+  std::vector<std::string> names;
+  for (const Schedule& schedule : schedules()) names.emplace_back(schedule.name);
+  const Schedule& chosen = schedules()[static_cast<std::size_t>(choice(values, "schedule", names))];
+  require_within("chunks", values["chunks"].as<int>(), 1, kMostChunks);
+  if (!values["chunks"].defaulted() && chosen.placement != Placement::round_robin)
+    throw usage_error(text("--chunks cannot be had with schedule ", chosen.name, ": it is for interleaved-1f1b"));
+  return chosen;
+}
+
 PlannerRequest request_from(const po::variables_map& values, std::vector<Profile> profiles, const Cluster& cluster) {
-  (void)choice(values, "schedule", {"sequential", "gpipe", "1f1b"});
+  const Schedule& schedule = schedule_from(values);
   PlannerRequest request{
       .profiles = std::move(profiles),
       .cluster = cluster,
-      .schedule = values["schedule"].as<std::string>(),
+      .schedule = std::string(schedule.name),
+      .chunks = values["chunks"].as<int>(),
       .compute_only = values["compute-only"].as<bool>(),
       .microbatches = optional_value<int>(values, "microbatches"),
       .global_batch = optional_value<std::int64_t>(values, "global-batch"),
@@ -143,7 +157,7 @@ PlannerRequest request_from(const po::variables_map& values, std::vector<Profile
                         .replicas = numbers_from(values, "worker-replicas")};
   if (fixed.given())
     request.fixed_stages = fixed_stages(fixed, static_cast<int>(request.profiles[0].model.layers.size()),
-                                        static_cast<int>(cluster.ranks.size()));
+                                        static_cast<int>(cluster.ranks.size()), schedule, request.chunks);
   return request;
 }
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
+#include "optimizer/planner/placed_stages.h"
 
 namespace sluice {
 namespace {
@@ -38,6 +39,16 @@ std::vector<std::vector<Rank>> owners_of(const std::vector<int>& replicas, int r
   return owners;
 }
 
+std::vector<std::vector<Rank>> placed_owners(const Schedule& schedule, int positions, int ranks, int chunks) {
+  const int used = ranks_of_positions(schedule, positions, chunks);
+  if (used > ranks)
+    throw infeasible(text(positions, " positions of schedule ", schedule.name, " take ", used,
+                          " ranks, but the cluster has ", ranks, ": give fewer cuts, or more ranks"));
+  std::vector<std::vector<Rank>> owners;
+  for (int k = 0; k < positions; ++k) owners.push_back(owners_at(schedule.placement, k, used));
+  return owners;
+}
+
 void append(std::vector<Stage>& stages, Work work, const std::vector<int>& bounds,
             const std::vector<std::vector<Rank>>& owners) {
   for (int k = 0; k + 1 < std::ssize(bounds); ++k) {
@@ -50,7 +61,7 @@ void append(std::vector<Stage>& stages, Work work, const std::vector<int>& bound
 
 }  // namespace
 
-std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks) {
+std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks, const Schedule& schedule, int chunks) {
   if (cuts.replicas && cuts.replicas->empty()) throw usage_error("--worker-replicas names no worker");
   const std::vector<int> none(cuts.replicas ? cuts.replicas->size() - 1 : 0, 0);
   const std::vector<int>& forward = cuts.forward ? *cuts.forward : cuts.backward ? *cuts.backward : none;
@@ -65,7 +76,12 @@ std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks) {
   if (replicas.size() != forward.size() + 1)
     throw usage_error(text(forward.size(), " cuts make ", forward.size() + 1, " workers, but --worker-replicas has ",
                            replicas.size()));
-  const auto owners = owners_of(replicas, ranks);
+  const bool placed = is_placed(schedule.placement);
+  if (placed && cuts.replicas)
+    throw infeasible(
+        text("schedule ", schedule.name, " cannot be had with --worker-replicas: leave it out, or use 1f1b"));
+  const auto owners =
+      placed ? placed_owners(schedule, static_cast<int>(replicas.size()), ranks, chunks) : owners_of(replicas, ranks);
   std::vector<Stage> stages;
   append(stages, Work::forward, bounds_of(forward, "forward", layers), owners);
   append(stages, cuts.weight ? Work::backward_input : Work::backward, bounds_of(backward, "backward", layers), owners);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "core/schedule.h"
 
 namespace sluice {
 
@@ -15,8 +16,11 @@ struct FixedCuts {
   [[nodiscard]] bool given() const { return forward || backward || weight || replicas; }
 };
 
-/// The stages of these cuts; workers take ranks 0, 1, ... in order.
-/// @throws Error (usage) for cuts that are none, Error (infeasible) for more ranks than there are
-[[nodiscard]] std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks);
+/// The stages of these cuts; workers take ranks 0, 1, ... in order, or positions the ranks where the schedule has them.
+/// @param chunks  positions on each rank, where the schedule leaves that open
+/// @throws Error (usage) for cuts that are none, Error (infeasible) for more ranks than there are and for replicas
+/// where the schedule has owners of its own
+[[nodiscard]] std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks,
+                                              const Schedule& schedule = schedule_named("1f1b"), int chunks = 2);
 
 }  // namespace sluice

@@ -7,8 +7,10 @@
 
 #include "core/error.h"
 #include "core/index.h"
+#include "core/schedule.h"
 #include "core/text.h"
 #include "optimizer/planner/candidates.h"
+#include "optimizer/planner/placed_stages.h"
 #include "optimizer/planner/score.h"
 #include "optimizer/schedule/build_plan.h"
 
@@ -46,6 +48,8 @@ class Planner {
     refuse_what_cannot_be();
     if (request_.fixed_stages)
       judge_fixed();
+    else if (is_placed_here())
+      search_placed();
     else if (request_.cost == CostModel::sluice)
       search();
     else
@@ -56,7 +60,7 @@ class Planner {
       return rank_key(request_, a) < rank_key(request_, b);
     });
     plan.runners_up = std::move(others_);
-    plan.method = request_.fixed_stages ? "fixed" : to_string(solved_.method);
+    plan.method = request_.fixed_stages ? "fixed" : is_placed_here() ? "local search" : to_string(solved_.method);
     plan.lower_bound_s = bound_s_;
     plan.status = status();
     explain(plan);
@@ -134,6 +138,19 @@ class Planner {
     if (solution.found()) judge(solution.stages);
   }
 
+  [[nodiscard]] bool is_placed_here() const { return is_placed(schedule_named(problem_.pricing.schedule).placement); }
+
+  void search_placed() {
+    if (is_foreign())
+      throw infeasible(text("--cost ", to_string(request_.cost), " knows no schedule ", problem_.pricing.schedule,
+                            ": use --cost sluice, or 1f1b"));
+    bound_s_ = compute_bound(problem_);
+    const auto candidates = placed_candidates(problem_, request_.chunks, request_.deadline);
+    solved_.solution = {.stages = candidates.front(), .lower_bound = bound_s_};
+    solved_.solution.timed_out = std::chrono::steady_clock::now() >= request_.deadline;
+    for (const std::vector<Stage>& stages : candidates) judge(stages);
+  }
+
   void search_as_others_do() {
     solved_ = {solve_foreign(problem_, request_.cost, request_.deadline), Method::dp};
     bound_s_ = solved_.solution.lower_bound;
@@ -206,6 +223,7 @@ class Planner {
   }
 
   [[nodiscard]] bool fits_with_recomputation() const {
+    if (is_placed_here()) return false;
     Problem relaxed = problem_;
     relaxed.space.recompute = true;
     const Solution solution = solve(relaxed, Method::dp, request_.deadline).solution;

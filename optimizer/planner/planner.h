@@ -20,6 +20,7 @@ struct PlannerRequest {
   std::vector<Profile> profiles;
   Cluster cluster;
   std::string schedule = "1f1b";
+  int chunks = 2;  ///< positions on each rank, where the schedule leaves that open (interleaved-1f1b)
   bool compute_only = false;
   /// M; open: every M that makes the global batch of one of the profiles' micro-batches is tried.
   std::optional<int> microbatches;

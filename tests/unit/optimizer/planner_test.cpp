@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/liveness.h"
+#include "core/schedule.h"
 #include "core/text.h"
 #include "core/verifier.h"
 #include "optimizer/planner/fixed_stages.h"
@@ -389,6 +390,65 @@ TEST(Planner, zb_h1_needs_a_profile_that_tells_the_halves_of_backward_apart) {
   profile.split_backward = false;
   expect_refused(request_for(profile, uniform_cluster(1, 2, {}, {}), "zb-h1"), ExitCode::infeasible,
                  "runs backward-input and backward-weight apart");
+}
+
+TEST(Planner, places_the_positions_of_schedules_that_say_where) {
+  for (const char* schedule : {"interleaved-1f1b", "chimera", "zb-v"}) {
+    const Plan plan = make_plan(request_for(even_chain(8), uniform_cluster(1, 4, {}, {}), schedule)).plan;
+    EXPECT_FALSE(verify(plan)) << schedule;
+    EXPECT_EQ(plan.status, "optimal") << schedule;
+    EXPECT_EQ(plan.figures.bottleneck_s, 6) << schedule << ": two layers a rank";
+  }
+}
+
+TEST(Planner, independent_cuts_are_never_worse_under_placed_schedules) {
+  int gains = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    RandomCase random(seed);
+    const Profile profile = random.profile(random.between(2, 8), true);
+    const Cluster cluster = random.cluster(2 * random.between(1, 2), random.chance(0.7));
+    PlannerRequest request = request_for(profile, cluster, random.chance(0.5) ? "chimera" : "interleaved-1f1b");
+    request.chunks = random.between(1, 3);
+    request.goal = random.chance(0.5) ? Goal::step : Goal::bottleneck;
+    SCOPED_TRACE(text("seed ", seed));
+    request.space.cuts = Cuts::joint;
+    const auto joint = plan_for(request);
+    request.space.cuts = Cuts::independent;
+    const auto independent = plan_for(request);
+    ASSERT_TRUE(joint && independent);
+    EXPECT_LE(objective_of(independent, request.goal), objective_of(joint, request.goal));
+    EXPECT_GE(independent->figures.bottleneck_s, independent->lower_bound_s * (1 - 1e-9));
+    gains += objective_of(independent, request.goal) < objective_of(joint, request.goal) ? 1 : 0;
+  }
+  EXPECT_GT(gains, 5);
+}
+
+TEST(Planner, refuses_what_placed_schedules_lack) {
+  PlannerRequest request = request_for(even_chain(8), uniform_cluster(1, 4, {}, {}), "interleaved-1f1b");
+  request.space.most_replicas = 2;
+  expect_refused(request, ExitCode::infeasible, "--replicas");
+  request.space = {};
+  request.space.recompute = true;
+  expect_refused(request, ExitCode::infeasible, "--recompute");
+  expect_refused(request_for(even_chain(8), uniform_cluster(1, 3, {}, {}), "chimera"), ExitCode::infeasible,
+                 "even number of ranks");
+}
+
+TEST(FixedStages, lie_where_the_schedule_has_them) {
+  const std::vector<int> cuts{1, 2, 3, 4, 5};
+  const auto owners = [&](const char* schedule, int ranks, int chunks) {
+    std::vector<std::vector<Rank>> owners;
+    for (const Stage& stage : fixed_stages({.forward = cuts}, 6, ranks, schedule_named(schedule), chunks))
+      if (stage.work == Work::backward) owners.push_back(stage.owners);
+    return owners;
+  };
+  using Owners = std::vector<std::vector<Rank>>;
+  EXPECT_EQ(owners("interleaved-1f1b", 4, 2), (Owners{{0}, {1}, {2}, {0}, {1}, {2}}));
+  EXPECT_EQ(owners("interleaved-1f1b", 2, 3), (Owners{{0}, {1}, {0}, {1}, {0}, {1}}));
+  EXPECT_EQ(owners("zb-v", 3, 2), (Owners{{0}, {1}, {2}, {2}, {1}, {0}}));
+  EXPECT_EQ(owners("chimera", 6, 2), (Owners{{0, 5}, {1, 4}, {2, 3}, {3, 2}, {4, 1}, {5, 0}}));
+  EXPECT_THROW((void)owners("interleaved-1f1b", 6, 4), Error) << "six positions are no multiple of four";
+  EXPECT_THROW((void)owners("zb-v", 2, 2), Error) << "six positions want three ranks";
 }
 
 }  // namespace
