@@ -14,11 +14,20 @@ namespace {
 int floor_div(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 /// Appends a program to one that counts from the fill; what belongs to a micro-batch before it is left out.
-void append(Program& whole, const Program& part, int microbatch_base, int version_base) {
-  for (std::size_t rank = 0; rank < part.ranks.size(); ++rank)
-    for (const Instruction& instruction : part.ranks[rank])
-      if (const auto absolute = from_fill(instruction, microbatch_base, version_base))
-        whole.ranks[rank].push_back(*absolute);
+void append(std::vector<Instruction>& whole, const std::vector<Instruction>& part, int microbatch_base,
+            int version_base) {
+  for (const Instruction& instruction : part)
+    if (const auto absolute = from_fill(instruction, microbatch_base, version_base)) whole.push_back(*absolute);
+}
+
+std::vector<Instruction> unrolled_list(const Plan& plan, Rank rank, int steadies, bool drains) {
+  const int versions = versions_per_steady(plan);
+  std::vector<Instruction> list;
+  append(list, program(plan, "fill").ranks[at(rank)], 0, 0);
+  for (int n = 0; n < steadies; ++n)
+    append(list, program(plan, "steady").ranks[at(rank)], n * plan.microbatches, n * versions);
+  if (drains) append(list, program(plan, "drain").ranks[at(rank)], steadies * plan.microbatches, steadies * versions);
+  return list;
 }
 
 }  // namespace
@@ -41,6 +50,11 @@ bool counts_from_fill(const Plan& plan, const Program& program) {
 
 const Program& training_program(const Plan& plan) { return program(plan, asynchronous(plan) ? "steady" : "step"); }
 
+bool has_version(const Plan& plan, const Instruction& instruction) {
+  if (is_compute(instruction.op) || instruction.op == Op::optimizer_step) return true;
+  return instruction.transfer != kNone && plan.transfers[at(instruction.transfer)].payload == Payload::weights;
+}
+
 WeightVersions::WeightVersions(const Plan& plan)
     : one_batch_late_(plan.schedule == "pipedream-2bw"),
       per_update_(one_batch_late_ ? plan.microbatches : 1),
@@ -62,6 +76,10 @@ int WeightVersions::version(int stage, int microbatch) const {
   return microbatch - (positions_ - 1 - position_[at(stage)]);
 }
 
+int WeightVersions::first_microbatch(int version, LayerId layer) const {
+  return one_batch_late_ ? (version + 1) * per_update_ : version + kept(layer) - 1;
+}
+
 int WeightVersions::lag(int stage, LayerId layer) const {
   return one_batch_late_ ? 0 : position_[at(stage)] - first_position_[at(layer)];
 }
@@ -70,19 +88,21 @@ int WeightVersions::kept(LayerId layer) const { return one_batch_late_ ? 2 : pos
 
 int versions_per_steady(const Plan& plan) { return plan.microbatches / WeightVersions(plan).microbatches_per_update(); }
 
+std::vector<Instruction> unrolled(const Plan& plan, int steadies, Rank rank) {
+  return unrolled_list(plan, rank, steadies, true);
+}
+
 Program unrolled_without_drain(const Plan& plan, int steadies) {
-  const int versions = versions_per_steady(plan);
   Program whole{.name = text("fill, ", steadies, " x steady"), .ranks = {}};
-  whole.ranks.resize(plan.cluster.ranks.size());
-  append(whole, program(plan, "fill"), 0, 0);
-  for (int n = 0; n < steadies; ++n) append(whole, program(plan, "steady"), n * plan.microbatches, n * versions);
+  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
+    whole.ranks.push_back(unrolled_list(plan, rank, steadies, false));
   return whole;
 }
 
 Program unrolled(const Plan& plan, int steadies) {
-  Program whole = unrolled_without_drain(plan, steadies);
-  whole.name += ", drain";
-  append(whole, program(plan, "drain"), steadies * plan.microbatches, steadies * versions_per_steady(plan));
+  Program whole{.name = text("fill, ", steadies, " x steady, drain"), .ranks = {}};
+  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
+    whole.ranks.push_back(unrolled(plan, steadies, rank));
   return whole;
 }
 

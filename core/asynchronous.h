@@ -13,8 +13,7 @@
 /// - pipedream (Narayanan et al. 2019): micro-batch m runs forward and backward with version max(0, m - d); the update
 ///   with the gradient of m alone makes version m + 1 from version m.
 /// - pipedream-2bw (Narayanan et al. 2021): batch t of M micro-batches runs with version max(0, t - 1); the update
-/// after
-///   it makes version t + 1 from version t.
+///   with its gradient makes version t + 1 from version t.
 namespace sluice {
 
 /// True if the plan's schedule is asynchronous; false for a name that is not known.
@@ -25,6 +24,9 @@ namespace sluice {
 
 /// What runs again and again: "step", or "steady" of an asynchronous plan.
 [[nodiscard]] const Program& training_program(const Plan& plan);
+
+/// True for what uses, makes or carries weights: computes, optimizer steps and transfers of weights.
+[[nodiscard]] bool has_version(const Plan& plan, const Instruction& instruction);
 
 /// The formulas above for the stages of an asynchronous plan.
 class WeightVersions {
@@ -37,6 +39,9 @@ class WeightVersions {
   /// Instruction::version of a stage's compute for a micro-batch, below 0 where max(0, ...) takes effect: that of
   /// the layers whose other work is at no earlier position.
   [[nodiscard]] int version(int stage, int microbatch) const;
+
+  /// The first micro-batch that uses a version (at least 1) of a layer's weights.
+  [[nodiscard]] int first_microbatch(int version, LayerId layer) const;
 
   /// By how much a layer of the stage is behind Instruction::version (then at least 0): its other work sits at an
   /// earlier position. 0 throughout pipedream-2bw and under joint cuts.
@@ -61,6 +66,7 @@ class WeightVersions {
 /// One straight program of fill, that many runs of steady, and drain, with micro-batches and versions counted from the
 /// fill: what interpreters of asynchronous plans walk. It runs (steadies + steadies_in_drain()) M micro-batches.
 [[nodiscard]] Program unrolled(const Plan& plan, int steadies);
+[[nodiscard]] std::vector<Instruction> unrolled(const Plan& plan, int steadies, Rank rank);  ///< one rank's list
 
 /// fill and that many runs of steady, without the end.
 [[nodiscard]] Program unrolled_without_drain(const Plan& plan, int steadies);

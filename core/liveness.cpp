@@ -40,6 +40,19 @@ int colour(const std::vector<Lifetime*>& by_first) {
   return slots;
 }
 
+/// Gives each lifetime the slot that its micro-batch has in a ring, with as many slots as no two need at once.
+int ring(const std::vector<Lifetime*>& by_first) {
+  std::map<int, int> alive;  // micro-batch: last use
+  int slots = 0;
+  for (const Lifetime* lifetime : by_first) {
+    std::erase_if(alive, [&](const auto& other) { return other.second < lifetime->first; });
+    alive[lifetime->microbatch] = lifetime->last;
+    slots = std::max(slots, alive.rbegin()->first - alive.begin()->first + 1);
+  }
+  for (Lifetime* lifetime : by_first) lifetime->slot = lifetime->microbatch % slots;
+  return slots;
+}
+
 std::vector<Lifetime> lifetimes_of(const DataFlow& flow, const std::vector<Instruction>& list, Rank rank) {
   std::vector<Lifetime> lifetimes;
   std::map<ValueUse, std::size_t> index_of;
@@ -69,13 +82,15 @@ std::vector<Lifetime> lifetimes_of(const DataFlow& flow, const std::vector<Instr
   return lifetimes;
 }
 
-BufferPlan plan_buffers(const Plan& plan, const DataFlow& flow, const Program& program, Rank rank) {
+/// @param assign  gives the lifetimes of a class their slots and returns how many there are
+BufferPlan plan_buffers(const Plan& plan, const DataFlow& flow, const std::vector<Instruction>& list, Rank rank,
+                        int (*assign)(const std::vector<Lifetime*>& by_first)) {
   BufferPlan buffers;
-  buffers.lifetimes = lifetimes_of(flow, program.ranks[at(rank)], rank);
+  buffers.lifetimes = lifetimes_of(flow, list, rank);
   std::map<ValueClass, std::vector<Lifetime*>> by_class;
   for (Lifetime& lifetime : buffers.lifetimes) by_class[lifetime.value].push_back(&lifetime);
   for (const auto& [value, members] : by_class)
-    buffers.classes.push_back({value, plan.profile.model.tensors[at(value.tensor)].bytes, colour(members)});
+    buffers.classes.push_back({value, plan.profile.model.tensors[at(value.tensor)].bytes, assign(members)});
   return buffers;
 }
 
@@ -203,17 +218,26 @@ Access DataFlow::access(const Instruction& instruction, Rank rank) const {
 }
 
 BufferPlan plan_buffers(const Plan& plan, const Program& program, Rank rank) {
-  return plan_buffers(plan, DataFlow(plan), program, rank);
+  const bool rings = asynchronous(plan) && program.name != "evaluate";
+  return plan_buffers(plan, DataFlow(plan), program.ranks[at(rank)], rank, rings ? ring : colour);
 }
 
 std::vector<SlotClass> slot_classes(const Plan& plan, Rank rank) {
   const DataFlow flow(plan);
   std::map<ValueClass, SlotClass> largest;
-  for (const Program& program : plan.programs)
-    for (const SlotClass& slots : plan_buffers(plan, flow, program, rank).classes) {
+  const auto require = [&](const BufferPlan& buffers) {
+    for (const SlotClass& slots : buffers.classes) {
       SlotClass& kept = largest.try_emplace(slots.value, slots).first->second;
       kept.slots = std::max(kept.slots, slots.slots);
     }
+  };
+  if (asynchronous(plan)) {
+    require(plan_buffers(plan, flow, unrolled(plan, steadies_to_settle(plan) + 1, rank), rank, ring));
+    require(plan_buffers(plan, flow, program(plan, "evaluate").ranks[at(rank)], rank, colour));
+  } else {
+    for (const Program& program : plan.programs)
+      require(plan_buffers(plan, flow, program.ranks[at(rank)], rank, colour));
+  }
   std::vector<SlotClass> classes;
   for (const auto& [value, slots] : largest) classes.push_back(slots);
   return classes;

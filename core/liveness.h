@@ -94,8 +94,8 @@ struct Lifetime {
   bool operator==(const Lifetime&) const = default;
 };
 
-/// Buffers of one value class on one rank. In asynchronous programs lifetimes are first in, first out, and a
-/// micro-batch, counted from the fill, has slot (micro-batch mod slots); so no table by program is needed.
+/// Buffers of one value class on one rank. In fill, steady and drain the slot of a micro-batch, counted from the fill,
+/// is that number mod slots; slots are then as many as micro-batches from the oldest that is alive to the newest.
 struct SlotClass {
   ValueClass value;
   std::int64_t bytes = 0;  ///< of one slot

@@ -1,6 +1,7 @@
 #include "core/rank_walk.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -14,16 +15,19 @@ using Reason = std::string;  // empty: nothing to object to
 
 class RankWalk {
  public:
-  RankWalk(const Plan& plan, const DataFlow& flow, const Program& program, Rank rank)
+  RankWalk(const Plan& plan, const DataFlow& flow, const Program& program, int microbatches, Rank rank)
       : plan_(plan),
         flow_(flow),
         rank_(rank),
         list_(program.ranks[at(rank)]),
         training_(program.name != "evaluate"),
+        microbatches_(microbatches),
         microbatches_done_(plan.stages.size(), 0),
         updated_(plan.stages.size(), false),
         weights_(plan.profile.model.layers.size(), Weights::old),
-        gradients_(plan.profile.model.layers.size(), Gradients::own) {}
+        gradients_(plan.profile.model.layers.size(), Gradients::own) {
+    if (training_ && asynchronous(plan)) ring_.emplace(plan);
+  }
 
   std::optional<Finding> run() {
     for (int i = 0; i < std::ssize(list_); ++i)
@@ -31,6 +35,23 @@ class RankWalk {
     if (Reason reason = check_end(); !reason.empty())
       return Finding{rank_, static_cast<int>(list_.size()), std::move(reason)};
     return std::nullopt;
+  }
+
+  /// @param oldest  micro-batch, counted from the fill
+  RankState state(int microbatch_base, int version_base, int oldest) {
+    for (const Instruction& instruction : list_) (void)execute(instruction);
+    RankState state;
+    state.weights = ring_->state(rank_, version_base);
+    for (int s = 0; s < std::ssize(plan_.stages); ++s)
+      state.microbatches_done.push_back(microbatches_done_[at(s)] -
+                                        (owns(rank_, plan_.stages[at(s)]) ? microbatch_base : 0));
+    for (const auto& [use, whole] : value_is_whole_)
+      if (use.microbatch >= oldest)
+        state.value_is_whole.emplace(ValueUse{use.value, use.microbatch - microbatch_base}, whole);
+    for (const auto& [calls, shifted] : {std::pair(&started_, &state.started), std::pair(&open_, &state.open)})
+      for (const auto& [transfer, microbatch] : *calls)
+        if (microbatch >= oldest) shifted->emplace(transfer, microbatch - microbatch_base);
+    return state;
   }
 
  private:
@@ -55,7 +76,7 @@ class RankWalk {
       case Op::all_reduce_wait:
         return wait(instruction);
       case Op::optimizer_step:
-        return update(instruction.stage);
+        return update(instruction);
     }
     return {};
   }
@@ -67,7 +88,7 @@ class RankWalk {
     if (stage.work != Work::forward && !training_)
       return text(to_string(stage.work), " in a program that only evaluates");
     if (Reason reason = take_turn(instruction, stage); !reason.empty()) return reason;
-    if (Reason reason = use_weights(stage); !reason.empty()) return reason;
+    if (Reason reason = ring_ ? ring_->use(instruction) : use_weights(stage); !reason.empty()) return reason;
     const Access access = flow_.access(instruction, rank_);
     if (Reason reason = read(access); !reason.empty()) return reason;
     if (stage.work == Work::recompute) return write_again(access);
@@ -141,7 +162,9 @@ class RankWalk {
     if (!started_.insert(call).second) return text("starts transfer ", instruction.transfer, " a second time");
     open_.insert(call);
     if (transfer.payload == Payload::weight_gradients) return start_all_reduce(transfer.layer);
-    if (transfer.payload == Payload::weights) return start_weights(transfer.layer, group.root == rank_);
+    if (transfer.payload == Payload::weights)
+      return ring_ ? ring_->start(instruction, transfer.layer, group.root == rank_)
+                   : start_weights(transfer.layer, group.root == rank_);
     const Access access = flow_.access(instruction, rank_);
     if (Reason reason = read(access); !reason.empty()) return reason;
     return write(access, false);
@@ -178,7 +201,9 @@ class RankWalk {
       gradients_[at(transfer.layer)] = Gradients::summed;
       return {};
     }
-    if (plan_.groups[at(transfer.group)].root == rank_) return {};
+    const bool sends = plan_.groups[at(transfer.group)].root == rank_;
+    if (ring_ && transfer.payload == Payload::weights) return ring_->wait(instruction, transfer.layer, sends);
+    if (sends) return {};
     if (transfer.payload == Payload::weights)
       weights_[at(transfer.layer)] = Weights::received;
     else
@@ -186,11 +211,13 @@ class RankWalk {
     return {};
   }
 
-  Reason update(int index) {
+  Reason update(const Instruction& instruction) {
+    const int index = instruction.stage;
     const Stage& stage = plan_.stages[at(index)];
     if (!training_) return "weights are updated in a program that only evaluates";
     if (!updates_weights(stage.work)) return text("updates the weights of a ", to_string(stage.work), " stage");
     if (!owns(rank_, stage)) return text("the stage belongs to rank ", stage.owners.front());
+    if (ring_) return ring_->update(instruction, microbatches_done_[at(index)]);
     if (updated_[at(index)]) return "updates the stage a second time";
     const int done = microbatches_done_[at(index)], due = own_microbatches(stage);
     if (done != due) return text("updates after ", done, " of ", due, " backwards");
@@ -219,13 +246,14 @@ class RankWalk {
       const std::string name = text(to_string(stage.work), " stage ", stage.index);
       const int done = microbatches_done_[at(s)], due = own_microbatches(stage);
       if (done != due) return text("ends after ", done, " of ", due, " micro-batches of ", name);
+      if (ring_) continue;
       if (updates_weights(stage.work) && !updated_[at(s)]) return text("ends without an update of ", name);
       for (const LayerId layer : stage.layers)
         if (training_ && has_parameters(layer) && weights_[at(layer)] != Weights::updated &&
             weights_[at(layer)] != Weights::received)
           return text("ends without the updated weights of layer ", layer_name(layer));
     }
-    return {};
+    return ring_ ? ring_->at_end(rank_, microbatches_) : Reason();
   }
 
   /// Which of the stage's owners this rank is.
@@ -233,7 +261,7 @@ class RankWalk {
     return static_cast<int>(std::find(stage.owners.begin(), stage.owners.end(), rank_) - stage.owners.begin());
   }
   [[nodiscard]] int own_microbatches(const Stage& stage) const {
-    return microbatches_of(replica(stage), static_cast<int>(stage.owners.size()), plan_.microbatches);
+    return microbatches_of(replica(stage), static_cast<int>(stage.owners.size()), microbatches_);
   }
   [[nodiscard]] bool has_parameters(LayerId layer) const { return plan_.profile.costs[at(layer)].parameter_bytes > 0; }
   [[nodiscard]] const std::string& layer_name(LayerId layer) const {
@@ -251,6 +279,7 @@ class RankWalk {
   const Rank rank_;
   const std::vector<Instruction>& list_;
   const bool training_;
+  const int microbatches_;
   std::vector<int> microbatches_done_;       // by stage
   std::vector<bool> updated_;                // by stage
   std::vector<Weights> weights_;             // by layer
@@ -258,12 +287,21 @@ class RankWalk {
   std::map<ValueUse, bool> value_is_whole_;  // false: being received
   std::set<ValueUse> recomputed_;
   std::set<std::pair<int, int>> started_, open_;  // transfer, micro-batch
+  std::optional<WeightRing> ring_;                // asynchronous: instead of updated_ and weights_
 };
 
 }  // namespace
 
-std::optional<Finding> walk_rank(const Plan& plan, const DataFlow& flow, const Program& program, Rank rank) {
-  return RankWalk(plan, flow, program, rank).run();
+std::optional<Finding> walk_rank(const Plan& plan, const DataFlow& flow, const Program& program, int microbatches,
+                                 Rank rank) {
+  return RankWalk(plan, flow, program, microbatches, rank).run();
+}
+
+RankState state_after(const Plan& plan, const DataFlow& flow, const Program& program, int steadies, Rank rank) {
+  const int base = steadies * plan.microbatches;
+  const int oldest = base - steadies_to_settle(plan) * plan.microbatches;
+  return RankWalk(plan, flow, program, std::numeric_limits<int>::max(), rank)
+      .state(base, steadies * versions_per_steady(plan), oldest);
 }
 
 }  // namespace sluice

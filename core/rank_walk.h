@@ -1,9 +1,13 @@
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "core/liveness.h"
+#include "core/weight_ring.h"
 
 namespace sluice {
 
@@ -19,7 +23,23 @@ struct Finding {
 /// waits pair up, gradients are summed over replicas before the update, weights are replaced after their last
 /// use. What other ranks do can only delay it.
 /// @param flow  of `plan`, whose tables have been checked
+/// @param microbatches  that the program runs
 [[nodiscard]] std::optional<Finding> walk_rank(const Plan& plan, const DataFlow& flow, const Program& program,
-                                               Rank rank);
+                                               int microbatches, Rank rank);
+
+/// What decides about the rest of an asynchronous program, after fill and some runs of steady.
+struct RankState {
+  std::vector<int> microbatches_done;  ///< by stage
+  std::map<ValueUse, bool> value_is_whole;
+  std::set<std::pair<int, int>> started, open;  ///< transfer, micro-batch
+  WeightRing::State weights;
+  bool operator==(const RankState&) const = default;
+};
+
+/// With micro-batches and versions counted from the base of the steady program that comes next. What is older than
+/// any steady program or the drain names is left out.
+/// @param steadies  that `program`, in which walk_rank() finds no fault, runs after the fill
+[[nodiscard]] RankState state_after(const Plan& plan, const DataFlow& flow, const Program& program, int steadies,
+                                    Rank rank);
 
 }  // namespace sluice

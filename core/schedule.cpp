@@ -17,6 +17,8 @@ constexpr std::array kSchedules{
     Schedule{.name = "chimera", .placement = Placement::both_ways},
     Schedule{.name = "zb-h1", .halves_backward = true, .delays_weights = true},
     Schedule{.name = "zb-v", .placement = Placement::vee, .halves_backward = true},
+    Schedule{.name = "pipedream", .asynchronous = true},
+    Schedule{.name = "pipedream-2bw", .asynchronous = true},
 };
 
 }  // namespace

@@ -334,7 +334,10 @@ void simulate(const Plan& plan, InstructionSource& source, SimulationSink& sink)
 }
 
 Timeline simulate(const Plan& plan, const std::string& program) {
-  const Program& lists = sluice::program(plan, program);
+  return simulate(plan, sluice::program(plan, program));
+}
+
+Timeline simulate(const Plan& plan, const Program& lists) {
   ProgramSource source(lists);
   TimelineSink sink(lists);
   simulate(plan, source, sink);

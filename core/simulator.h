@@ -22,6 +22,7 @@ namespace sluice {
 /// @param plan  must have passed verify()
 /// @throws Error (runtime fault) if the program stalls, (bad input) if it takes more than 100 years.
 [[nodiscard]] Timeline simulate(const Plan& plan, const std::string& program = "step");
+[[nodiscard]] Timeline simulate(const Plan& plan, const Program& program);
 
 /// Told what happens in a simulation: each rank's instructions in their order, as they end.
 class SimulationSink {

@@ -4,7 +4,9 @@
 #include <iomanip>
 #include <map>
 #include <set>
+#include <span>
 
+#include "core/asynchronous.h"
 #include "core/index.h"
 #include "core/liveness.h"
 #include "core/multicast_progress.h"
@@ -101,8 +103,11 @@ std::optional<Defect> check_transfers(const Plan& plan, const DataFlow& flow) {
   return std::nullopt;
 }
 
+const std::vector<const char*> kSynchronous{"step"}, kAsynchronous{"fill", "steady", "drain"};
+
 std::optional<Defect> check_programs(const Plan& plan) {
-  std::map<std::string, int> times{{"step", 0}, {"evaluate", 0}};
+  std::map<std::string, int> times{{"evaluate", 0}};
+  for (const char* name : asynchronous(plan) ? kAsynchronous : kSynchronous) times[name] = 0;
   for (const Program& program : plan.programs) {
     if (!times.contains(program.name)) return whole_plan(text("program ", program.name, " is not supported"));
     ++times[program.name];
@@ -167,18 +172,31 @@ class StallCheck {
   }
 
   std::optional<Defect> run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (Rank rank = 0; rank < std::ssize(program_.ranks); ++rank)
-        while (next_[at(rank)] < std::ssize(program_.ranks[at(rank)]) && step(rank)) moved = true;
-    }
+    advance();
     for (Rank rank = 0; rank < std::ssize(program_.ranks); ++rank)
       if (next_[at(rank)] < std::ssize(program_.ranks[at(rank)]))
         return defect(plan_, program_, next_, {rank, next_[at(rank)], why_stuck(rank)});
     return std::nullopt;
   }
 
+  /// Instructions that each rank cannot execute.
+  std::vector<std::ptrdiff_t> left() {
+    advance();
+    std::vector<std::ptrdiff_t> left;
+    for (std::size_t rank = 0; rank < next_.size(); ++rank)
+      left.push_back(std::ssize(program_.ranks[rank]) - next_[rank]);
+    return left;
+  }
+
  private:
+  void advance() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Rank rank = 0; rank < std::ssize(program_.ranks); ++rank)
+        while (next_[at(rank)] < std::ssize(program_.ranks[at(rank)]) && step(rank)) moved = true;
+    }
+  }
+
   bool step(Rank rank) {
     const Instruction& instruction = program_.ranks[at(rank)][at(next_[at(rank)])];
     switch (instruction.op) {
@@ -245,11 +263,59 @@ class StallCheck {
   std::map<int, std::set<Rank>> all_reduce_started_;  // by transfer
 };
 
-std::optional<Defect> check_program(const Plan& plan, const DataFlow& flow, const Program& program) {
+std::optional<Defect> check_program(const Plan& plan, const DataFlow& flow, const Program& program, int microbatches) {
   for (Rank rank = 0; rank < std::ssize(program.ranks); ++rank)
-    if (const auto finding = walk_rank(plan, flow, program, rank)) return defect(plan, program, *finding);
+    if (const auto finding = walk_rank(plan, flow, program, microbatches, rank)) return defect(plan, program, *finding);
   if (auto found = check_order(plan, program)) return found;
   return StallCheck(plan, program).run();
+}
+
+// --- Asynchronous programs ----------------------------------------------
+
+/// Where things stand after fill and some runs of steady, counted from the base of the next.
+struct PipelineState {
+  std::vector<RankState> ranks;
+  std::vector<std::vector<std::pair<int, int>>> unanswered;  ///< by group and member: starts that some member lacks
+  std::vector<std::ptrdiff_t> left;                          ///< by rank: instructions that wait for later programs
+  bool operator==(const PipelineState&) const = default;
+};
+
+PipelineState pipeline_after(const Plan& plan, const DataFlow& flow, int steadies) {
+  const Program program = unrolled_without_drain(plan, steadies);
+  PipelineState state;
+  for (Rank rank = 0; rank < std::ssize(program.ranks); ++rank)
+    state.ranks.push_back(state_after(plan, flow, program, steadies, rank));
+  StartsOfGroups starts = starts_of_groups(plan, program);
+  for (int group = 0; group < std::ssize(plan.groups); ++group) {
+    std::size_t common = starts[{group, plan.groups[at(group)].root}].size();
+    for (const Rank rank : plan.groups[at(group)].members) common = std::min(common, starts[{group, rank}].size());
+    for (const Rank rank : plan.groups[at(group)].members) {
+      auto& tail = state.unanswered.emplace_back();
+      for (const Start& start : std::span(starts[{group, rank}]).subspan(common))
+        tail.emplace_back(start.transfer, start.microbatch - steadies * plan.microbatches);
+    }
+  }
+  state.left = StallCheck(plan, program).left();
+  return state;
+}
+
+/// Any number of runs of steady, decided by a few. From some run on, none leaves anything out or is short of old
+/// versions. If then one more changes nothing but the numbers (what each rank holds and has started, who is ahead of
+/// whom in which group, and how far each gets before it needs the others' next programs), all that follow do the same
+/// with higher numbers, and so does the drain behind them.
+std::optional<Defect> check_asynchronous(const Plan& plan, const DataFlow& flow) {
+  for (const Stage& stage : plan.stages)
+    if (stage.owners.size() > 1 || (stage.work != Work::forward && stage.work != Work::backward))
+      return whole_plan(text(to_string(stage.work), " stage ", stage.index, " with ", stage.owners.size(),
+                             " owners: schedule ", plan.schedule, " knows forward and backward with one owner each"));
+  const int settled = steadies_to_settle(plan) + 1;
+  for (int n = 0; n <= settled + 1; ++n) {
+    const int microbatches = (n + steadies_in_drain(plan)) * plan.microbatches;
+    if (auto found = check_program(plan, flow, unrolled(plan, n), microbatches)) return found;
+  }
+  if (pipeline_after(plan, flow, settled) != pipeline_after(plan, flow, settled + 1))
+    return whole_plan("program steady leaves the pipeline in another state than it found it in");
+  return std::nullopt;
 }
 
 // --- Memory -------------------------------------------------------------
@@ -277,8 +343,13 @@ std::optional<Defect> verify(const Plan& plan) {
   const DataFlow flow(plan);
   if (auto found = check_transfers(plan, flow)) return found;
   if (auto found = check_programs(plan)) return found;
-  for (const Program& program : plan.programs)
-    if (auto found = check_program(plan, flow, program)) return found;
+  if (asynchronous(plan)) {
+    if (auto found = check_asynchronous(plan, flow)) return found;
+    if (auto found = check_program(plan, flow, program(plan, "evaluate"), plan.microbatches)) return found;
+  } else {
+    for (const Program& program : plan.programs)
+      if (auto found = check_program(plan, flow, program, plan.microbatches)) return found;
+  }
   return check_memory(plan);
 }
 

@@ -33,7 +33,10 @@ struct Defect {
 /// weights that a step starts with serve all of its forwards and backwards; at its end every rank that runs a layer has
 /// the updated ones. "evaluate" runs forwards only. The first error found is returned.
 ///
-/// This version knows programs "step" and "evaluate".
+/// Asynchronous plans are walked as fill, some runs of steady, and drain (core/asynchronous.h): a compute uses the
+/// version of the weights that the schedule's formula gives its micro-batch, and it is there; an optimizer step makes
+/// the next version; a version whose slot is reused is gone; and a run of steady leaves the pipeline as it found it,
+/// shifted, so that a few runs decide about all numbers of them. The program named is then "fill, 2 x steady, drain".
 /// @param plan  must have passed validate()
 [[nodiscard]] std::optional<Defect> verify(const Plan& plan);
 

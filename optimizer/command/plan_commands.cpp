@@ -2,9 +2,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/index.h"
-#include "core/simulator.h"
+#include "core/prediction.h"
 #include "core/storage/plan_file.h"
 #include "core/verifier.h"
 #include "optimizer/command/commands.h"
@@ -32,11 +33,10 @@ double compute_s(const RankTimeline& timeline, const std::vector<Instruction>& l
 
 std::int64_t sum(const LinkBytes& bytes) { return bytes[0] + bytes[1]; }
 
-Json simulation_json(const Plan& plan, const Timeline& timeline) {
-  const Program& step = program(plan, "step");
-  Json json{{"step_s", static_cast<double>(makespan_ns(timeline)) * 1e-9},
-            {"bubble", bubble_fraction(timeline, step)},
-            {"ranks", Json::array()}};
+Json simulation_json(const Plan& plan, const Prediction& prediction) {
+  const Program& step = training_program(plan);
+  const Timeline& timeline = prediction.timeline;
+  Json json{{"step_s", prediction.step_s}, {"bubble", prediction.bubble}, {"ranks", Json::array()}};
   for (Rank rank = 0; rank < std::ssize(timeline.ranks); ++rank) {
     const RankTimeline& t = timeline.ranks[at(rank)];
     json["ranks"].push_back({{"compute_s", compute_s(t, step.ranks[at(rank)])},
@@ -49,8 +49,9 @@ Json simulation_json(const Plan& plan, const Timeline& timeline) {
   return json;
 }
 
-void print_simulation(const Plan& plan, const Timeline& timeline) {
-  const Program& step = program(plan, "step");
+void print_simulation(const Plan& plan, const Prediction& prediction) {
+  const Program& step = training_program(plan);
+  const Timeline& timeline = prediction.timeline;
   std::vector<std::vector<std::string>> rows{{"rank", "compute", "sent", "received", "memory"}};
   for (Rank rank = 0; rank < std::ssize(timeline.ranks); ++rank) {
     const RankTimeline& t = timeline.ranks[at(rank)];
@@ -59,9 +60,8 @@ void print_simulation(const Plan& plan, const Timeline& timeline) {
                     format_mebibytes(t.peak_memory_bytes)});
   }
   std::cout << "one step of " << plan.microbatches << " micro-batches, " << plan.schedule << ":\n"
-            << text_table(rows) << std::setprecision(12)
-            << "step_s=" << static_cast<double>(makespan_ns(timeline)) * 1e-9
-            << " bubble=" << bubble_fraction(timeline, step) << '\n';
+            << text_table(rows) << std::setprecision(12) << "step_s=" << prediction.step_s
+            << " bubble=" << prediction.bubble << '\n';
 }
 
 }  // namespace
@@ -72,11 +72,11 @@ int simulate_command(const Words& words) {
   const std::string& path = (*values)["plan"].as<std::string>();
   const Plan plan = read_plan(path);
   if (const auto defect = verify(plan)) throw bad_input(path + ": " + to_string(*defect));
-  const Timeline timeline = simulate(plan);
+  const Prediction prediction = predict_step(plan);
   if ((*values)["json"].as<bool>())
-    std::cout << simulation_json(plan, timeline).dump(2) << '\n';
+    std::cout << simulation_json(plan, prediction).dump(2) << '\n';
   else
-    print_simulation(plan, timeline);
+    print_simulation(plan, prediction);
   return static_cast<int>(ExitCode::done);
 }
 

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/liveness.h"
-#include "core/simulator.h"
+#include "core/prediction.h"
 #include "core/stage_check.h"
 #include "core/stage_pricing.h"
 #include "core/storage/cluster_file.h"
@@ -85,7 +85,7 @@ Json layers_by_work(const Plan& plan, Rank rank) {
 
 /// Adds what the ranks' programs make of it: load, memory, bytes in a step.
 void add_figures(Json& ranks, const Plan& plan) {
-  const Timeline timeline = simulate(plan);
+  const Timeline timeline = predict_step(plan).timeline;
   const Loads loads = loads_of(plan.profile, plan.cluster, plan.stages, {plan.schedule, plan.microbatches});
   for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
     ranks[at(rank)].update({{"load_s", loads.ranks[at(rank)].compute_s},

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/liveness.h"
-#include "core/simulator.h"
+#include "core/prediction.h"
 #include "core/text.h"
 #include "core/verifier.h"
 #include "optimizer/schedule/build_plan.h"
@@ -128,7 +128,7 @@ Scored score(const Problem& problem, const std::vector<Stage>& stages) {
   plan.figures.microbatches = pricing.microbatches;
   plan.figures.bottleneck_s = busiest.seconds;
   plan.figures.bound_by = to_string(busiest, problem.cluster);
-  plan.figures.step_s = static_cast<double>(makespan_ns(simulate(plan))) * 1e-9;
+  plan.figures.step_s = predict_step(plan).step_s;
   plan.figures.peak_memory_bytes = peak_memory_bytes(plan);
   return scored;
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/schedule.h"
 #include "core/stage_check.h"
 #include "core/text.h"
+#include "optimizer/schedule/asynchronous.h"
 #include "optimizer/schedule/generators.h"
 #include "optimizer/schedule/lowering.h"
 
@@ -57,7 +59,10 @@ Plan build_plan(PlanRequest request) {
   require_split_backward(plan.profile, plan.schedule);
   if (schedule_named(plan.schedule).halves_backward) plan.stages = halved(plan.stages);
   check(plan);
-  plan.programs.push_back(lower(plan, "step", generate_step(plan), request.algorithm));
+  if (asynchronous(plan))
+    lower_asynchronous(plan, request.algorithm);
+  else
+    plan.programs.push_back(lower(plan, "step", generate_step(plan), request.algorithm));
   plan.programs.push_back(lower(plan, "evaluate", generate_evaluate(plan), request.algorithm));
   return plan;
 }

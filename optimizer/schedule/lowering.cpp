@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
+#include "core/asynchronous.h"
 #include "core/cost_model.h"
 #include "core/index.h"
 #include "core/liveness.h"
@@ -30,7 +32,11 @@ namespace {
 // micro-batches than replicas), and waits for it in front of the optimizer step,
 // which G puts after the last backwards of all members. So all have started.
 //   All waits for weights stand at the ends of programs, where nothing else is
-// left: every member gets there, having started its part before.
+// left: every member gets there, having started its part before. Asynchronous ones
+// stand in front of the first use like those for values: the update is earlier in G,
+// since a forward is as many versions behind as its layer's first position is slots
+// behind the last. And their starts follow the receiver's forward of the update's last
+// micro-batch, which is before its backward in G.
 //   What a rank does next depends on its own list alone, starts never block, and
 // once a payload can move it stays so until it has. In such a network one run
 // that completes proves that all interleavings complete.
@@ -38,6 +44,8 @@ namespace {
 // that of G(p), then of the transfer. Where a start stands grows with G(p), at the
 // root and at the receivers; weights come last, since a root updates after all
 // else it makes, and no receiver starts those of one root before its last use of any.
+// (Where old versions make a receive of weights start late, what follows in the group
+// starts no earlier.)
 // Each stage's all-reduces have a group of their own: its layers' follow each other
 // everywhere in ascending order.
 
@@ -53,12 +61,13 @@ struct Insertion {
 
 class Lowering {
  public:
-  Lowering(Plan& plan, const Figure& figure, MulticastAlgorithm algorithm)
+  Lowering(Plan& plan, const std::vector<std::vector<Instruction>>& lists, std::vector<std::vector<int>> order,
+           MulticastAlgorithm algorithm)
       : plan_(plan),
         algorithm_(algorithm),
         flow_(plan),
-        lists_(figure.ranks),
-        order_(linear_order(plan, figure)),
+        lists_(lists),
+        order_(std::move(order)),
         insertions_(lists_.size()) {
     for (int t = 0; t < std::ssize(plan.transfers); ++t) {
       const Transfer& transfer = plan.transfers[at(t)];
@@ -71,6 +80,33 @@ class Lowering {
   }
 
   Program run(const std::string& name) {
+    insert_all();
+    Program program{.name = name, .ranks = {}};
+    for (Rank rank = 0; rank < std::ssize(lists_); ++rank) program.ranks.push_back(merged(rank, {}).list);
+    return program;
+  }
+
+  std::vector<LoweredRank> run(const EndlessFigure& figure) {
+    versions_.emplace(plan_);
+    base_ = figure.base;
+    find_forwards();
+    insert_all();
+    std::vector<LoweredRank> lowered;
+    for (Rank rank = 0; rank < std::ssize(lists_); ++rank) lowered.push_back(merged(rank, figure.periods[at(rank)]));
+    return lowered;
+  }
+
+ private:
+  struct Call {
+    int transfer;
+    int microbatch;
+    int order;  // G of what made the payload
+    int version = 0;
+  };
+  using Readers = std::map<Rank, std::set<LayerId>>;  // of weights: rank -> layers
+  using FirstReads = std::map<Rank, int>;             // rank -> index of the first instruction that reads a value
+
+  void insert_all() {
     find_first_reads();
     find_weights_readers();
     for (const auto& [order, place] : in_order()) {
@@ -84,17 +120,7 @@ class Lowering {
         for (const ValueUse& use : flow_.access(instruction, rank).writes) send_value(use, rank, index);
       }
     }
-    return merged(name);
   }
-
- private:
-  struct Call {
-    int transfer;
-    int microbatch;
-    int order;  // G of what made the payload
-  };
-  using Readers = std::map<Rank, std::set<LayerId>>;  // of weights: rank -> layers
-  using FirstReads = std::map<Rank, int>;             // rank -> index of the first instruction that reads a value
 
   /// Rank and index of every instruction, by G.
   [[nodiscard]] std::map<int, std::pair<Rank, int>> in_order() const {
@@ -135,7 +161,7 @@ class Lowering {
     readers.erase(root);
     const std::int64_t bytes = plan_.profile.model.tensors[at(use.value.tensor)].bytes;
     multicast({.payload = use.value.payload, .tensor = use.value.tensor, .stage = use.value.stage, .bytes = bytes},
-              use.microbatch, root, index, readers);
+              {.microbatch = use.microbatch}, root, index, readers);
   }
 
   /// In front of `root`'s optimizer step `index`: its part in the all-reduces over the replicas.
@@ -153,17 +179,41 @@ class Lowering {
   }
 
   void send_weights(const Stage& updated, Rank root, int index) {
+    const Instruction& update = lists_[at(root)][at(index)];
     for (const LayerId layer : updated.layers) {
-      FirstReads wait;  // they read in the next program, so all wait at the end of this one
+      FirstReads wait;
       std::map<Rank, int> earliest;
       for (const auto& [rank, layers] : weights_readers_[root])
         if (layers.contains(layer)) {
-          wait.emplace(rank, length(rank));
-          earliest.emplace(rank, weights_slot(root, rank));
+          wait.emplace(rank, first_use_of_weights(layer, rank, update));
+          earliest.emplace(rank, versions_ ? behind_forward(layer, rank, update.microbatch) : weights_slot(root, rank));
         }
       const std::int64_t bytes = plan_.profile.costs[at(layer)].parameter_bytes;
-      multicast({.payload = Payload::weights, .layer = layer, .bytes = bytes}, kNone, root, index, wait, earliest);
+      multicast({.payload = Payload::weights, .layer = layer, .bytes = bytes}, update, root, index, wait, earliest);
     }
+  }
+
+  /// Synchronous: in the next program, so that all waits stand at the end of this one.
+  [[nodiscard]] int first_use_of_weights(LayerId layer, Rank rank, const Instruction& update) const {
+    if (!versions_) return length(rank);
+    return forward_of(layer, rank, base_ + versions_->first_microbatch(update.version, layer));
+  }
+
+  [[nodiscard]] int behind_forward(LayerId layer, Rank rank, int microbatch) const {
+    return std::min(forward_of(layer, rank, microbatch) + 1, length(rank));
+  }
+
+  /// Index of the layer's forward of a micro-batch in an endless figure; the list's end if it has none.
+  [[nodiscard]] int forward_of(LayerId layer, Rank rank, int microbatch) const {
+    const std::vector<int>& places = forwards_[at(flow_.forward_stage(layer))];
+    return microbatch < std::ssize(places) ? places[at(microbatch)] : length(rank);
+  }
+
+  void find_forwards() {
+    forwards_.resize(plan_.stages.size());
+    for (const std::vector<Instruction>& list : lists_)
+      for (int i = 0; i < std::ssize(list); ++i)
+        if (list[at(i)].op == Op::forward) forwards_[at(list[at(i)].stage)].push_back(i);
   }
 
   /// By owner of stages that update: the layers with parameters whose weights it sends to ranks that run them in
@@ -191,20 +241,28 @@ class Lowering {
   }
 
   /// The root starts right behind instruction `index`, which made the payload, and
-  /// waits one instruction later, so that the send hides behind it.
+  /// waits one compute later, so that the send hides behind it.
+  /// @param named  has its micro-batch and version
   /// @param earliest  where a receiver may start at the earliest, if it matters
-  void multicast(Transfer transfer, int microbatch, Rank root, int index, const FirstReads& readers,
+  void multicast(Transfer transfer, const Instruction& named, Rank root, int index, const FirstReads& readers,
                  const std::map<Rank, int>& earliest = {}) {
     if (readers.empty()) return;
     transfer.group = group_of(root, readers);
-    const Call call{index_in(plan_.transfers, transfer_index_, transfer), microbatch, order_[at(root)][at(index)]};
-    insert(root, call, index + 1, std::min(index + 2, length(root)));
+    const Call call{index_in(plan_.transfers, transfer_index_, transfer), named.microbatch, order_[at(root)][at(index)],
+                    transfer.payload == Payload::weights ? named.version : 0};
+    insert(root, call, index + 1, behind_next_compute(root, index));
     for (const auto& [rank, first_read] : readers) {
       const auto not_before = earliest.find(rank);
       insert(rank, call,
              std::max(not_before == earliest.end() ? 0 : not_before->second, receive_slot(rank, call.order)),
              first_read);
     }
+  }
+
+  [[nodiscard]] int behind_next_compute(Rank rank, int index) const {
+    int next = index + 1;
+    while (next < length(rank) && !is_compute(lists_[at(rank)][at(next)].op)) ++next;
+    return std::min(next + 1, length(rank));
   }
 
   /// In front of the last instruction before G = `order`, and receive_ahead instructions earlier.
@@ -224,12 +282,16 @@ class Lowering {
   }
 
   void insert(Rank rank, const Call& call, int start_slot, int wait_slot) {
-    const auto [transfer, microbatch, order] = call;
+    const auto [transfer, microbatch, order, version] = call;
     const bool sums = plan_.transfers[at(transfer)].payload == Payload::weight_gradients;
     const Op start = sums ? Op::all_reduce_start : Op::multicast_start;
     const Op wait = sums ? Op::all_reduce_wait : Op::multicast_wait;
-    insertions_[at(rank)].push_back({start_slot, Insertion::start, order, {start, kNone, transfer, microbatch}});
-    insertions_[at(rank)].push_back({wait_slot, Insertion::wait, order, {wait, kNone, transfer, microbatch}});
+    // Who must wait before it starts to receive weights holds up what the group starts next.
+    int& last_start = last_starts_[{rank, plan_.transfers[at(transfer)].group}];
+    last_start = std::max(last_start, start_slot);
+    insertions_[at(rank)].push_back(
+        {last_start, Insertion::start, order, {start, kNone, transfer, microbatch, version}});
+    insertions_[at(rank)].push_back({wait_slot, Insertion::wait, order, {wait, kNone, transfer, microbatch, version}});
   }
 
   [[nodiscard]] int length(Rank rank) const { return static_cast<int>(lists_[at(rank)].size()); }
@@ -259,26 +321,31 @@ class Lowering {
     return known->second;
   }
 
-  Program merged(const std::string& name) {
-    Program program{.name = name, .ranks = {}};
-    for (Rank rank = 0; rank < std::ssize(lists_); ++rank) program.ranks.push_back(merged(rank));
-    return program;
-  }
-
-  std::vector<Instruction> merged(Rank rank) {
+  /// @param periods  indices of the figure; a period begins behind the starts in front of its first instruction
+  LoweredRank merged(Rank rank, const std::vector<int>& periods) {
     const auto key = [](const Insertion& i) {
       return std::tuple(i.slot, i.phase, i.order, i.instruction.transfer, i.instruction.op);
     };
     std::vector<Insertion>& insertions = insertions_[at(rank)];
     std::sort(insertions.begin(), insertions.end(),
               [&](const Insertion& a, const Insertion& b) { return key(a) < key(b); });
-    std::vector<Instruction> list;
+    LoweredRank lowered;
     auto next = insertions.begin();
+    auto period = periods.begin();
+    const auto insert_up_to = [&](int slot, Insertion::Phase phase) {
+      for (; next != insertions.end() && next->slot == slot && next->phase <= phase; ++next)
+        lowered.list.push_back(next->instruction);
+    };
     for (int slot = 0; slot <= length(rank); ++slot) {
-      for (; next != insertions.end() && next->slot == slot; ++next) list.push_back(next->instruction);
-      if (slot < length(rank)) list.push_back(lists_[at(rank)][at(slot)]);
+      insert_up_to(slot, Insertion::start);
+      if (period != periods.end() && *period == slot) {
+        lowered.marks.push_back(static_cast<int>(lowered.list.size()));
+        ++period;
+      }
+      insert_up_to(slot, Insertion::wait);
+      if (slot < length(rank)) lowered.list.push_back(lists_[at(rank)][at(slot)]);
     }
-    return list;
+    return lowered;
   }
 
   Plan& plan_;
@@ -292,13 +359,21 @@ class Lowering {
   std::map<ValueUse, FirstReads> first_reads_;
   std::map<Rank, Readers> weights_readers_;  // by rank that sends
   std::map<std::pair<Rank, Rank>, int> weights_slots_;
-  std::vector<std::vector<Insertion>> insertions_;  // by rank
+  std::map<std::pair<Rank, int>, int> last_starts_;  // by rank and group
+  std::vector<std::vector<Insertion>> insertions_;   // by rank
+  std::optional<WeightVersions> versions_;           // of an asynchronous schedule
+  int base_ = 0;
+  std::vector<std::vector<int>> forwards_;  // by stage and micro-batch: where they stand
 };
 
 }  // namespace
 
 Program lower(Plan& plan, const std::string& name, const Figure& figure, MulticastAlgorithm algorithm) {
-  return Lowering(plan, figure, algorithm).run(name);
+  return Lowering(plan, figure.ranks, linear_order(plan, figure), algorithm).run(name);
+}
+
+std::vector<LoweredRank> lower(Plan& plan, const EndlessFigure& figure, MulticastAlgorithm algorithm) {
+  return Lowering(plan, figure.ranks, figure.order, algorithm).run(figure);
 }
 
 }  // namespace sluice

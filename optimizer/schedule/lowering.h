@@ -1,5 +1,6 @@
 #pragma once
 
+#include "optimizer/schedule/asynchronous.h"
 #include "optimizer/schedule/figure.h"
 
 namespace sluice {
@@ -17,5 +18,17 @@ namespace sluice {
 /// from an owner on its own node if there is one, else from the first owner.
 /// @param plan  stages, profile, cluster, microbatches and receive_ahead are set
 [[nodiscard]] Program lower(Plan& plan, const std::string& name, const Figure& figure, MulticastAlgorithm algorithm);
+
+/// A rank's part of an endless figure: its instructions, and where its periods begin among them. Receives for them that
+/// start before stand before the mark, and so do the starts of sends of what the period before made.
+struct LoweredRank {
+  std::vector<Instruction> list;
+  std::vector<int> marks;
+};
+
+/// Likewise for an asynchronous schedule. Every version of the weights is sent to those who keep it; a receive starts
+/// once the last micro-batch of the update has run forward on its rank (which then needs the oldest version no more),
+/// and is waited for before the first use.
+[[nodiscard]] std::vector<LoweredRank> lower(Plan& plan, const EndlessFigure& figure, MulticastAlgorithm algorithm);
 
 }  // namespace sluice

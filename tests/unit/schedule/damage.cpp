@@ -1,7 +1,9 @@
 #include "tests/unit/schedule/damage.h"
 
 #include <algorithm>
+#include <array>
 
+#include "core/asynchronous.h"
 #include "core/index.h"
 #include "core/text.h"
 
@@ -19,7 +21,7 @@ class Damage {
     list_ = &program_.ranks[at(rank_)];
     if (list_->empty()) return {};
     i_ = below(static_cast<int>(list_->size()));
-    switch (below(11)) {
+    switch (below(asynchronous(plan_) ? 12 : 11)) {
       case 0:
         return drop();
       case 1:
@@ -39,6 +41,8 @@ class Damage {
         return retarget_transfer();
       case 9:
         return drop_multicast();
+      case 11:
+        return retarget_version();
       default:
         return retarget_stage();
     }
@@ -114,8 +118,15 @@ class Damage {
     const std::string done = what("retarget transfer of");
     victim().transfer = below(static_cast<int>(plan_.transfers.size()));
     const bool per_step = of_layer(plan_.transfers[at(victim().transfer)].payload);
+    if (asynchronous(plan_)) return done;
     if (per_step) victim().microbatch = kNone;
     if (!per_step && victim().microbatch == kNone) victim().microbatch = below(plan_.microbatches);
+    return done;
+  }
+
+  std::string retarget_version() {
+    const std::string done = what("retarget version of");
+    victim().version += std::array{-2, -1, 1, 2}[at(below(4))];
     return done;
   }
 

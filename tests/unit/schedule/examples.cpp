@@ -294,4 +294,23 @@ Plan random_interval_plan(std::uint64_t seed) {
                      .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
 }
 
+Plan random_asynchronous_plan(std::uint64_t seed) {
+  Random random(seed);
+  const Profile profile = random_profile(random);
+  const int layers = static_cast<int>(profile.model.layers.size());
+  const int workers = uniform(random, 1, 5);
+  const Cluster cluster = random_cluster(random, workers + uniform(random, 0, 1));
+  Partition partition;
+  partition.forward_bounds = random_bounds(random, layers, workers);
+  partition.backward_bounds = chance(random, 0.3) ? partition.forward_bounds : random_bounds(random, layers, workers);
+  const bool late = chance(random, 0.5);
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = late ? "pipedream-2bw" : "pipedream",
+                     .microbatches = late ? uniform(random, workers, workers + 3) : uniform(random, 1, 6),
+                     .stages = stages_of(partition),
+                     .compute_only = chance(random, 0.2),
+                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+}
+
 }  // namespace sluice::examples

@@ -48,4 +48,7 @@ struct WorkTimes {
 /// backward, which may be empty; gpipe or 1f1b.
 [[nodiscard]] Plan random_interval_plan(std::uint64_t seed);
 
+/// Likewise under pipedream or pipedream-2bw.
+[[nodiscard]] Plan random_asynchronous_plan(std::uint64_t seed);
+
 }  // namespace sluice::examples

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <random>
+#include <set>
 
 #include "core/cost_model.h"
 #include "core/hash.h"
@@ -56,6 +58,44 @@ bool has_parameters(const Profile& profile, LayerId layer) {
   return profile.costs[static_cast<std::size_t>(layer)].parameter_bytes > 0;
 }
 
+/// What an asynchronous schedule promises of versions, from the stages and the papers' words alone.
+class Lateness {
+ public:
+  explicit Lateness(const Plan& plan) : plan_(plan), twice_buffered_(plan.schedule == "pipedream-2bw") {
+    for (const Stage& stage : plan.stages) indices_.insert(stage.index);
+  }
+  [[nodiscard]] bool asynchronous() const { return twice_buffered_ || plan_.schedule == "pipedream"; }
+  [[nodiscard]] int batch() const { return twice_buffered_ ? plan_.microbatches : 1; }
+
+  /// Micro-batches between a position and the last one.
+  [[nodiscard]] int late(int index) const {
+    return static_cast<int>(std::distance(indices_.find(index), indices_.end())) - 1;
+  }
+  [[nodiscard]] int late_layer(LayerId layer) const {
+    int most = 0;
+    for (const Stage& stage : plan_.stages)
+      if (std::find(stage.layers.begin(), stage.layers.end(), layer) != stage.layers.end())
+        most = std::max(most, late(stage.index));
+    return most;
+  }
+  [[nodiscard]] int buffers(LayerId layer) const { return twice_buffered_ ? 2 : late_layer(layer) + 1; }
+
+  /// Of a layer's weights, by a micro-batch.
+  [[nodiscard]] int version(LayerId layer, int microbatch) const {
+    return std::max(0, twice_buffered_ ? microbatch / plan_.microbatches - 1 : microbatch - late_layer(layer));
+  }
+  /// Likewise, given the version that an instruction names.
+  [[nodiscard]] int version(LayerId layer, const Instruction& instruction) const {
+    const int index = plan_.stages[static_cast<std::size_t>(instruction.stage)].index;
+    return std::max(0, instruction.version - (twice_buffered_ ? 0 : late_layer(layer) - late(index)));
+  }
+
+ private:
+  const Plan& plan_;
+  bool twice_buffered_;
+  std::set<int> indices_;
+};
+
 /// Tensor (stage = kNone) or gradient that a stage sends up, of one micro-batch.
 struct Key {
   TensorId tensor;
@@ -77,12 +117,17 @@ struct Weights {
   bool being_summed = false;
   bool updated = false;
   int being_sent = 0;
+
+  std::map<int, Symbol> versions;  // asynchronous: those that are held
+  std::set<int> arriving;          // asynchronous
+  std::map<int, int> sends_of;     // asynchronous: by version
 };
 
 /// The i-th collective of a group.
 struct Call {
   int transfer = kNone;
   int microbatch = kNone;
+  int version = 0;
   const std::vector<Edge>* edges = nullptr;
   std::vector<bool> moved;        // by edge
   std::map<Rank, Symbol> held;    // payload by rank that has it; all-reduce: each member's part
@@ -95,6 +140,7 @@ struct RankState {
   std::map<LayerId, Weights> weights;
   std::map<int, int> starts;                      // by group: how many
   std::map<std::pair<int, int>, Call*> unwaited;  // by transfer, micro-batch
+  std::map<int, int> last_backward, updates;      // by stage
 };
 
 class Machine {
@@ -105,10 +151,15 @@ class Machine {
         program_(program),
         random_(seed),
         made_(tensors_by_producer(plan.profile.model)),
+        lateness_(plan),
+        late_(lateness_.asynchronous() && program.name != "evaluate"),
         ranks_(program.ranks.size()) {
     for (const Group& group : plan.groups) edges_.push_back(multicast_edges(group, plan.cluster));
     for (std::size_t l = 0; l < model_.layers.size(); ++l)
-      for (RankState& rank : ranks_) rank.weights[static_cast<int>(l)].symbol = initial_symbol(static_cast<int>(l));
+      for (RankState& rank : ranks_) {
+        Weights& weights = rank.weights[static_cast<int>(l)];
+        weights.symbol = weights.versions[0] = initial_symbol(static_cast<int>(l));
+      }
   }
 
   Outcome run() {
@@ -195,7 +246,10 @@ class Machine {
         backward(state, instruction);
         break;
       case Op::optimizer_step:
-        update(state, instruction.stage);
+        if (late_)
+          make_version(state, instruction);
+        else
+          update(state, instruction.stage);
         break;
       case Op::multicast_start:
       case Op::all_reduce_start:
@@ -223,7 +277,7 @@ class Machine {
         inputs.push_back(fetch(state, {tensor, kNone, instruction.microbatch}));
       for (const TensorId t : made_by(layer)) {
         const Key key{t, kNone, instruction.microbatch};
-        const Symbol made = made_symbol(t, instruction.microbatch, weights_to_read(state, layer), inputs);
+        const Symbol made = made_symbol(t, instruction.microbatch, weights_to_read(state, layer, instruction), inputs);
         if (again && state.values.contains(key)) (void)fetch(state, key);  // faults while it is in flight
         if (again) state.values[key] = {made, false, true};
         if (!again) define(state, key, {made});
@@ -233,6 +287,7 @@ class Machine {
 
   void backward(RankState& state, const Instruction& instruction) {
     const Stage& own = stage(instruction);
+    state.last_backward[instruction.stage] = instruction.microbatch;
     std::map<TensorId, Symbol> shares;  // own part of a tensor's gradient
     for (auto layer = own.layers.rbegin(); layer != own.layers.rend(); ++layer) {
       std::vector<Symbol> gradients;
@@ -250,7 +305,7 @@ class Machine {
       }
       if (own.work == Work::backward_weight) continue;
       const std::vector<Symbol> inputs = read(needs(*layer).backward_input);
-      const Symbol weights = weights_to_read(state, *layer);
+      const Symbol weights = weights_to_read(state, *layer, instruction);
       for (const TensorId tensor : needs(*layer).forward)
         if (is_output(tensor)) shares[tensor] += input_share(*layer, tensor, instruction.microbatch, weights, inputs);
     }
@@ -292,6 +347,31 @@ class Machine {
     }
   }
 
+  void make_version(RankState& state, const Instruction& step) {
+    const auto last = state.last_backward.find(step.stage);
+    if (last == state.last_backward.end() || last->second != step.microbatch)
+      throw Fault{"update names another micro-batch than the last"};
+    if (step.version != ++state.updates[step.stage]) throw Fault{"update makes another version than the next"};
+    if ((step.microbatch + 1) % lateness_.batch() != 0) throw Fault{"update within a batch"};
+    for (const LayerId layer : stage(step).layers) {
+      Weights& weights = state.weights[layer];
+      const Symbol made = updated_symbol(newest(weights), weights.gradient);
+      if (has_parameters(plan_.profile, layer)) replace_oldest(weights, layer, step.version, made);
+      weights.gradient = 0;
+    }
+  }
+
+  static Symbol newest(const Weights& weights) { return weights.versions.rbegin()->second; }
+
+  void replace_oldest(Weights& weights, LayerId layer, int version, Symbol symbol) const {
+    if (version != weights.versions.rbegin()->first + 1) throw Fault{"versions out of order"};
+    const int oldest = version - lateness_.buffers(layer);
+    if (weights.arriving.contains(oldest) || weights.sends_of[oldest] > 0)
+      throw Fault{"version replaced while it travels"};
+    weights.versions.erase(oldest);
+    weights.versions[version] = symbol;
+  }
+
   // --- Communication ---
 
   void start(Rank rank, const Instruction& instruction) {
@@ -304,10 +384,13 @@ class Machine {
     if (call.transfer == kNone) {
       call.transfer = instruction.transfer;
       call.microbatch = instruction.microbatch;
+      call.version = instruction.version;
       if (!sums(instruction)) active_.push_back(&call);
     }
     if (call.transfer != instruction.transfer || call.microbatch != instruction.microbatch)
       throw Fault{"members start a group's multicasts in different order"};
+    const bool version = late_ && transfer.payload == Payload::weights;
+    if (version && call.version != instruction.version) throw Fault{"members name different versions"};
     if (!state.unwaited.emplace(std::pair(instruction.transfer, instruction.microbatch), &call).second)
       throw Fault{"started twice"};
     call.finished[rank] = false;
@@ -317,10 +400,24 @@ class Machine {
       if (weights.updated) throw Fault{"gradient summed after the update"};
       weights.being_summed = true;
       call.held[rank] = weights.gradient;
+    } else if (version) {
+      start_version(state.weights[transfer.layer], transfer.layer, call, rank, rank == group.root);
     } else if (rank == group.root)
       call.held[rank] = payload(state, transfer, instruction.microbatch);
     else
       expect(state, transfer, instruction.microbatch);
+  }
+
+  void start_version(Weights& weights, LayerId layer, Call& call, Rank rank, bool root) {
+    if (!root) {
+      replace_oldest(weights, layer, call.version, 0);
+      weights.arriving.insert(call.version);
+      return;
+    }
+    if (!weights.versions.contains(call.version) || weights.arriving.contains(call.version))
+      throw Fault{"sends a version that it does not hold"};
+    ++weights.sends_of[call.version];
+    call.held[rank] = weights.versions.at(call.version);
   }
 
   static Symbol payload(RankState& state, const Transfer& transfer, int microbatch) {
@@ -360,7 +457,14 @@ class Machine {
       return;
     }
     Weights& weights = state.weights[transfer.layer];
-    if (root) {
+    if (late_) {
+      if (call.version != instruction.version) throw Fault{"waits for another version"};
+      if (root)
+        --weights.sends_of[call.version];
+      else
+        weights.versions.at(call.version) = call.held.at(rank);
+      weights.arriving.erase(call.version);
+    } else if (root) {
       --weights.being_sent;
     } else {
       weights.symbol = call.held.at(rank);
@@ -396,8 +500,17 @@ class Machine {
   }
 
   /// Layers without parameters read nothing that an update could change.
-  Symbol weights_to_read(RankState& state, LayerId layer) const {
+  Symbol weights_to_read(RankState& state, LayerId layer, const Instruction& instruction) const {
     if (!has_parameters(plan_.profile, layer)) return 0;
+    if (late_) {
+      const Weights& weights = state.weights[layer];
+      const int version = lateness_.version(layer, instruction);
+      // Even where nobody notices: a first layer's backward makes no gradient that its weights are in.
+      if (version != lateness_.version(layer, instruction.microbatch)) throw Fault{"another version than promised"};
+      if (!weights.versions.contains(version)) throw Fault{text("version ", version, " missing")};
+      if (weights.arriving.contains(version)) throw Fault{"version in flight"};
+      return weights.versions.at(version);
+    }
     if (state.weights[layer].in_flight) throw Fault{"weights in flight"};
     if (state.weights[layer].symbol != initial_symbol(layer)) throw Fault{"weights of the next step"};
     return state.weights[layer].symbol;
@@ -449,7 +562,8 @@ class Machine {
     for (const Stage& stage : plan_.stages)
       for (const Rank rank : stage.owners)
         for (const LayerId layer : stage.layers)
-          state.weights[{rank, layer}] = ranks_[static_cast<std::size_t>(rank)].weights[layer].symbol;
+          state.weights[{rank, layer}] = late_ ? newest(ranks_[static_cast<std::size_t>(rank)].weights[layer])
+                                               : ranks_[static_cast<std::size_t>(rank)].weights[layer].symbol;
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       for (const auto& [key, content] : ranks_[r].values)
         if (key.stage == kNone && !read_forward(key.tensor))
@@ -468,6 +582,8 @@ class Machine {
   std::mt19937_64 random_;
   std::vector<std::vector<TensorId>> made_;  // by layer
   std::vector<std::vector<Edge>> edges_;     // by group
+  const Lateness lateness_;
+  const bool late_;
   std::vector<RankState> ranks_;
   std::map<int, std::deque<Call>> calls_;  // by group
   std::vector<Call*> active_;
@@ -477,8 +593,12 @@ class Machine {
 /// Forward and backward of one micro-batch of the whole network.
 class Reference {
  public:
-  Reference(const Profile& profile, int microbatch)
-      : profile_(profile), model_(profile.model), made_(tensors_by_producer(model_)), microbatch_(microbatch) {
+  Reference(const Profile& profile, int microbatch, std::function<Symbol(LayerId)> weights = initial_symbol)
+      : profile_(profile),
+        model_(profile.model),
+        made_(tensors_by_producer(model_)),
+        microbatch_(microbatch),
+        weights_(std::move(weights)) {
     for (std::size_t t = 0; t < model_.tensors.size(); ++t)
       if (model_.tensors[t].producer == kDataset)
         values_[static_cast<int>(t)] = data_symbol(static_cast<int>(t), microbatch);
@@ -507,9 +627,7 @@ class Reference {
     for (const TensorId tensor : tensors) symbols.push_back(values_.at(tensor));
     return symbols;
   }
-  [[nodiscard]] Symbol weights(LayerId layer) const {
-    return has_parameters(profile_, layer) ? initial_symbol(layer) : 0;
-  }
+  [[nodiscard]] Symbol weights(LayerId layer) const { return has_parameters(profile_, layer) ? weights_(layer) : 0; }
   [[nodiscard]] const LayerNeeds& needs(LayerId layer) const { return model_.needs[static_cast<std::size_t>(layer)]; }
   [[nodiscard]] bool is_output(TensorId tensor) const {
     return model_.tensors[static_cast<std::size_t>(tensor)].kind == TensorKind::output;
@@ -519,6 +637,7 @@ class Reference {
   const Model& model_;
   std::vector<std::vector<TensorId>> made_;
   int microbatch_;
+  std::function<Symbol(LayerId)> weights_;
   std::map<TensorId, Symbol> values_, gradients_;
 };
 
@@ -531,6 +650,26 @@ std::map<LayerId, Symbol> expected_weights(const Profile& profile, int microbatc
   for (const auto& [layer, gradient] : gradients)
     if (has_parameters(profile, layer)) weights[layer] = updated_symbol(initial_symbol(layer), gradient);
   return weights;
+}
+
+std::map<LayerId, Symbol> expected_late_weights(const Plan& plan, int microbatches) {
+  const Lateness lateness(plan);
+  std::map<LayerId, std::vector<Symbol>> versions;
+  for (LayerId layer = 0; layer < std::ssize(plan.profile.model.layers); ++layer)
+    if (has_parameters(plan.profile, layer)) versions[layer] = {initial_symbol(layer)};
+  std::map<LayerId, Symbol> gradients;
+  for (int m = 0; m < microbatches; ++m) {
+    const auto weights = [&](LayerId layer) {
+      return versions[layer].at(static_cast<std::size_t>(lateness.version(layer, m)));
+    };
+    Reference(plan.profile, m, weights).add_to(gradients);
+    if ((m + 1) % lateness.batch() != 0) continue;
+    for (auto& [layer, known] : versions) known.push_back(updated_symbol(known.back(), gradients[layer]));
+    gradients.clear();
+  }
+  std::map<LayerId, Symbol> last;
+  for (const auto& [layer, known] : versions) last[layer] = known.back();
+  return last;
 }
 
 Outcome interpret(const Plan& plan, const Program& program, std::uint64_t seed) {

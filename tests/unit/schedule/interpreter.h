@@ -33,8 +33,15 @@ struct Outcome {
 /// a recompute stage) not recomputed, weights touched while in flight, gradients
 /// touched while replicas sum them, starts and waits that do not pair up, and
 /// members that start a group's collectives in different order.
+/// Asynchronous plans: of an unrolled program (core/asynchronous.h); besides, faults are a version that is not held, in
+/// flight or not the micro-batch's, one replaced while it travels, and updates out of turn.
 /// Shares nothing with verifier and simulator but the plan's tables and multicast_edges.
 [[nodiscard]] Outcome interpret(const Plan& plan, const Program& program, std::uint64_t seed);
+
+/// The weights of every layer with parameters after so many micro-batches of an asynchronous schedule, computed from
+/// the profile and from the formulas of Narayanan et al. 2019 and 2021 for the layers' positions, one micro-batch after
+/// the other: never from the plan's programs.
+[[nodiscard]] std::map<LayerId, Symbol> expected_late_weights(const Plan& plan, int microbatches);
 
 /// The weights of every layer with parameters after one step, computed layer by
 /// layer from the profile alone: what every plan must end with at every rank.
