@@ -6,9 +6,11 @@
 
 #include "core/error.h"
 #include "core/index.h"
+#include "core/simulator.h"
 #include "core/text.h"
 #include "core/worker_cost.h"
 #include "optimizer/planner/solve.h"
+#include "optimizer/schedule/build_plan.h"
 
 namespace sluice {
 namespace {
@@ -17,6 +19,7 @@ using Bounds = std::vector<int>;  // 0, cuts, number of layers
 
 struct PlacedCuts {
   Bounds forward, backward;
+  bool operator==(const PlacedCuts&) const = default;
 };
 
 void require_even(const Schedule& schedule, int ranks) {
@@ -57,25 +60,34 @@ class CutSearch {
         deadline_(deadline),
         cost_(problem.profile, problem.cluster, problem.pricing) {}
 
-  std::vector<std::vector<Stage>> run() {
-    const Bounds even = even_bounds(layers_, positions_);
-    const PlacedCuts joint = cuts_by_dynamic_programming(Cuts::joint);
-    std::vector<PlacedCuts> found{climb({even, even}, true), climb(joint, true), joint};
-    if (problem_.space.cuts == Cuts::independent) {
-      const PlacedCuts independent = cuts_by_dynamic_programming(Cuts::independent);
-      found.insert(found.end(),
-                   {climb(found[0], false), climb(found[1], false), climb(independent, false), independent});
-    }
-    std::stable_sort(found.begin(), found.end(),
+  std::vector<std::vector<Stage>> run(bool for_the_step) {
+    find(Cuts::joint, for_the_step);
+    if (problem_.space.cuts == Cuts::independent) find(Cuts::independent, for_the_step);
+    std::stable_sort(found_.begin(), found_.end(),
                      [&](const PlacedCuts& a, const PlacedCuts& b) { return price(a) < price(b); });
     std::vector<std::vector<Stage>> candidates;
-    for (const PlacedCuts& cuts : found) candidates.push_back(stages(cuts));
+    for (const PlacedCuts& cuts : found_) candidates.push_back(stages(cuts));
     return candidates;
   }
 
  private:
   /// Bytes beyond the ranks' memory by the safe count, bottleneck, and how uneven the ranks' compute is.
   using Price = std::tuple<double, double, double>;
+
+  /// From what is known and what dynamic programming makes of such cuts.
+  void find(Cuts kind, bool for_the_step) {
+    if (found_.empty()) found_.push_back({even_bounds(layers_, positions_), even_bounds(layers_, positions_)});
+    found_.push_back(cuts_by_dynamic_programming(kind));
+    const bool joint = kind == Cuts::joint;
+    const auto by_price = [&](const PlacedCuts& cuts) { return price(cuts); };
+    for (std::size_t i = 0, count = found_.size(); i < count; ++i)
+      found_.push_back(climb(found_[i], joint, positions_, by_price));
+    if (!for_the_step) return;
+    const auto by_step = [&](const PlacedCuts& cuts) { return step_s(cuts); };
+    const auto fastest = std::min_element(found_.begin(), found_.end(),
+                                          [&](const auto& a, const auto& b) { return step_s(a) < step_s(b); });
+    found_.push_back(climb(*fastest, joint, 1, by_step));
+  }
 
   /// As if every position had a worker of its own, on the rank that the placement gives it.
   [[nodiscard]] PlacedCuts cuts_by_dynamic_programming(Cuts cuts) const {
@@ -128,26 +140,45 @@ class CutSearch {
     return {excess, bottleneck(problem_.cluster, loads, problem_.pricing).seconds, squares};
   }
 
-  /// The best of all moves, again and again.
-  [[nodiscard]] PlacedCuts climb(PlacedCuts cuts, bool joint) const {
-    for (Price best = price(cuts); std::chrono::steady_clock::now() < deadline_;) {
+  /// Simulated; infinite where a rank's memory is exceeded.
+  [[nodiscard]] double step_s(const PlacedCuts& cuts) const {
+    const Plan plan = build_plan({problem_.profile, problem_.cluster, problem_.pricing.schedule,
+                                  problem_.pricing.microbatches, stages(cuts), problem_.pricing.compute_only});
+    const Timeline timeline = simulate(plan);
+    for (Rank rank = 0; rank < ranks_; ++rank)
+      if (timeline.ranks[at(rank)].peak_memory_bytes > problem_.cluster.ranks[at(rank)].memory_bytes) return kInfinity;
+    return static_cast<double>(makespan_ns(timeline)) * 1e-9;
+  }
+
+  /// Moves up to `most` neighbouring cuts by one layer, the best of all such moves, again and again.
+  template <typename Measure>
+  [[nodiscard]] PlacedCuts climb(PlacedCuts cuts, bool joint, int most, const Measure& measure) const {
+    for (auto best = measure(cuts); std::chrono::steady_clock::now() < deadline_;) {
       PlacedCuts better = cuts;
-      for (int first = 1; first < positions_; ++first)
-        for (int last = first; last < positions_; ++last)
-          for (const int step : {-1, 1})
-            for (int side = 0; side < (joint ? 1 : 2); ++side) {
-              PlacedCuts moved = cuts;
-              if (!move(side == 0 ? moved.forward : moved.backward, first, last, step)) continue;
-              if (joint) moved.backward = moved.forward;
-              if (const Price here = price(moved); here < best) {
-                best = here;
-                better = std::move(moved);
-              }
-            }
-      if (better.forward == cuts.forward && better.backward == cuts.backward) break;
+      for (PlacedCuts& moved : neighbours(cuts, joint, most))
+        if (const auto here = measure(moved); here < best) {
+          best = here;
+          better = std::move(moved);
+        }
+      if (better == cuts) break;
       cuts = std::move(better);
     }
     return cuts;
+  }
+
+  [[nodiscard]] std::vector<PlacedCuts> neighbours(const PlacedCuts& cuts, bool joint, int most) const {
+    std::vector<PlacedCuts> neighbours;
+    for (int first = 1; first < positions_; ++first)
+      for (int last = first; last < std::min(positions_, first + most); ++last)
+        for (const int step : {-1, 1})
+          for (const bool forward : {true, false}) {
+            if (joint && !forward) continue;
+            PlacedCuts moved = cuts;
+            if (!move(forward ? moved.forward : moved.backward, first, last, step)) continue;
+            if (joint) moved.backward = moved.forward;
+            neighbours.push_back(std::move(moved));
+          }
+    return neighbours;
   }
 
   [[nodiscard]] static bool move(Bounds& bounds, int first, int last, int step) {
@@ -160,6 +191,7 @@ class CutSearch {
   const int ranks_, positions_, layers_;
   const Deadline deadline_;
   const WorkerCost cost_;
+  std::vector<PlacedCuts> found_;
 };
 
 }  // namespace
@@ -173,10 +205,11 @@ int ranks_of_positions(const Schedule& schedule, int positions, int chunks) {
   return positions / chunks_a_rank;
 }
 
-std::vector<std::vector<Stage>> placed_candidates(const Problem& problem, int chunks, Deadline deadline) {
+std::vector<std::vector<Stage>> placed_candidates(const Problem& problem, int chunks, bool for_the_step,
+                                                  Deadline deadline) {
   require_plain(problem);
   require_even(schedule_named(problem.pricing.schedule), static_cast<int>(problem.cluster.ranks.size()));
-  return CutSearch(problem, chunks, deadline).run();
+  return CutSearch(problem, chunks, deadline).run(for_the_step);
 }
 
 }  // namespace sluice

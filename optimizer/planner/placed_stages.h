@@ -16,9 +16,11 @@ namespace sluice {
 /// Candidates for all ranks of the cluster: position k has the layers [cuts[k-1], cuts[k]) of the order.
 /// From even cuts and from those of dynamic programming for as many workers as there are positions, cuts move by a
 /// layer, alone or several neighbours together, while that lowers the bottleneck; a rank bears the sum of its stages.
-/// Cuts of forward and backward move together, and then, where the space allows it, apart; the best joint ones are
-/// among them. The best by that measure come first.
+/// For the step the fastest of all these is moved on, cut by cut, while the simulated step gets shorter. Cuts of
+/// forward and backward move together, and then, where the space allows it, apart; the joint ones stay among the
+/// candidates. Those with the least bottleneck come first.
 /// @throws Error (infeasible) for what the placement lacks: replicas, recomputation and free owners
-[[nodiscard]] std::vector<std::vector<Stage>> placed_candidates(const Problem& problem, int chunks, Deadline deadline);
+[[nodiscard]] std::vector<std::vector<Stage>> placed_candidates(const Problem& problem, int chunks, bool for_the_step,
+                                                                Deadline deadline);
 
 }  // namespace sluice

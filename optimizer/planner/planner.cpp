@@ -145,7 +145,7 @@ class Planner {
       throw infeasible(text("--cost ", to_string(request_.cost), " knows no schedule ", problem_.pricing.schedule,
                             ": use --cost sluice, or 1f1b"));
     bound_s_ = compute_bound(problem_);
-    const auto candidates = placed_candidates(problem_, request_.chunks, request_.deadline);
+    const auto candidates = placed_candidates(problem_, request_.chunks, !by_bottleneck(request_), request_.deadline);
     solved_.solution = {.stages = candidates.front(), .lower_bound = bound_s_};
     solved_.solution.timed_out = std::chrono::steady_clock::now() >= request_.deadline;
     for (const std::vector<Stage>& stages : candidates) judge(stages);

@@ -394,8 +394,12 @@ TEST(Planner, zb_h1_needs_a_profile_that_tells_the_halves_of_backward_apart) {
 
 TEST(Planner, places_the_positions_of_schedules_that_say_where) {
   for (const char* schedule : {"interleaved-1f1b", "chimera", "zb-v"}) {
-    const Plan plan = make_plan(request_for(even_chain(8), uniform_cluster(1, 4, {}, {}), schedule)).plan;
+    PlannerRequest request = request_for(even_chain(8), uniform_cluster(1, 4, {}, {}), schedule);
+    const double step_s = make_plan(request).plan.figures.step_s;
+    request.goal = Goal::bottleneck;
+    const Plan plan = make_plan(request).plan;
     EXPECT_FALSE(verify(plan)) << schedule;
+    EXPECT_LE(step_s, plan.figures.step_s) << schedule;
     EXPECT_EQ(plan.status, "optimal") << schedule;
     EXPECT_EQ(plan.figures.bottleneck_s, 6) << schedule << ": two layers a rank";
   }
