@@ -9,6 +9,7 @@
 #include "core/asynchronous.h"
 #include "core/cost_model.h"
 #include "core/index.h"
+#include "core/prediction.h"
 #include "core/statistics.h"
 #include "core/text.h"
 
@@ -65,13 +66,27 @@ std::vector<RankSums> sums_by_rank(const std::vector<RankStep>& steps, std::size
   return all;
 }
 
-void add_prediction(RankFigures& figures, const RunHeader& header) {
+/// Of the whole step. Runs of an asynchronous plan's steady program overlap: from a run's first instruction to its last
+/// takes longer than from one run to the next.
+void add_prediction(Figures& figures, const RunHeader& header) {
+  if (header.predicted.ranks.empty()) {
+    figures.predicted_step_s = header.plan.figures.step_s;
+  } else if (asynchronous(header.plan)) {
+    const Prediction prediction = predict_step(header.plan);
+    figures.predicted_step_s = prediction.step_s;
+    figures.predicted_bubble = prediction.bubble;
+  } else {
+    figures.predicted_step_s = static_cast<double>(makespan_ns(header.predicted)) * 1e-9;
+    figures.predicted_bubble = bubble_fraction(header.predicted, training_program(header.plan));
+  }
+}
+
+void add_prediction(RankFigures& figures, const RunHeader& header, double step_s) {
   if (header.predicted.ranks.empty()) return;
   const auto rank = at(figures.rank);
   const RankTimeline& predicted = header.predicted.ranks[rank];
-  const auto step_ns = static_cast<double>(makespan_ns(header.predicted));
   const auto& list = training_program(header.plan).ranks[rank];
-  if (step_ns > 0) figures.predicted_bubble = 1 - static_cast<double>(compute_ns(predicted, list)) / step_ns;
+  if (step_s > 0) figures.predicted_bubble = 1 - static_cast<double>(compute_ns(predicted, list)) * 1e-9 / step_s;
   figures.predicted_peak_memory_bytes = predicted.peak_memory_bytes;
 }
 
@@ -91,7 +106,7 @@ void add_ranks(Figures& figures, const RunResults& results) {
     row.communication = share(sums.communication_ns);
     row.wait = share(sums.wait_ns);
     row.bubble = sums.duration_ns > 0 ? 1 - row.compute : 0;
-    add_prediction(row, results.header);
+    add_prediction(row, results.header, figures.predicted_step_s);
     if (sums.compute_ns > 0) available_ns += sums.duration_ns;
     computing_ns += sums.compute_ns;
     figures.ranks.push_back(row);
@@ -205,10 +220,7 @@ Figures figures_of(const RunResults& results) {
   const RunHeader& header = results.header;
   add_steps(figures, results);
   if (!results.tables.evaluations.empty()) figures.evaluation = results.tables.evaluations.back();
-  figures.predicted_step_s = header.predicted.ranks.empty() ? header.plan.figures.step_s
-                                                            : static_cast<double>(makespan_ns(header.predicted)) * 1e-9;
-  if (!header.predicted.ranks.empty())
-    figures.predicted_bubble = bubble_fraction(header.predicted, training_program(header.plan));
+  add_prediction(figures, header);
   add_ranks(figures, results);
   add_traffic(figures, results);
   add_stages(figures, results);

@@ -84,9 +84,9 @@ std::string pictures(const RunResults& results) {
   std::string lines;
   const RunHeader& header = results.header;
   if (!header.predicted.ranks.empty())
-    lines +=
-        text("\nthe step as predicted, ", format_seconds(static_cast<double>(makespan_ns(header.predicted)) * 1e-9),
-             "\n", picture(header.predicted, training_program(header.plan)));
+    lines += text("\n", asynchronous(header.plan) ? "one run of steady" : "the step", " as predicted, ",
+                  format_seconds(static_cast<double>(makespan_ns(header.predicted)) * 1e-9), "\n",
+                  picture(header.predicted, training_program(header.plan)));
   if (const auto measured = last_measured_step(results))
     lines += text("\nstep ", measured->step, " as measured",
                   measured->shift_ns.empty() ? ", each rank from its own begin" : "", "\n",

@@ -107,7 +107,7 @@ void Trainer::stretch(std::int64_t first, std::int64_t end) {
   std::optional<Pending> pending;
   for (std::int64_t s = first; s < end - in_drain_; ++s) {
     const ProgramRun run = run_part("steady", first, s, end);
-    recorder_.add_run(s, training_program(plan_), run, records(s));
+    if (s - first >= behind_) recorder_.add_run(s, training_program(plan_), run, records(s));
     if (pending && !conclude(pending->step, finish_agreement(comm_, std::move(pending->loss)), pending->duration_s)) {
       (void)run_part("drain", first, s + 1, end);  // nobody leaves while messages are under way
       report_not_finite(pending->step);

@@ -3,9 +3,8 @@
 #include <limits>
 #include <optional>
 
-#include "core/asynchronous.h"
 #include "core/error.h"
-#include "core/simulator.h"
+#include "core/prediction.h"
 #include "core/text.h"
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/command/commands.h"
@@ -131,8 +130,8 @@ void train_command(Communicator& world, const Words& words) {
   });
   warn_of_other_device(comm, *device, plan.profile, options.threads);
 
-  const Timeline predicted = simulate(plan, training_program(plan).name);
-  Recorder recorder(comm, clock, options.output, header(options, words, *values, plan, *device, predicted));
+  const Prediction predicted = predict_step(plan);
+  Recorder recorder(comm, clock, options.output, header(options, words, *values, plan, *device, predicted.timeline));
   Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
   const TrainingSummary summary = trainer.train();
   recorder.finish();
@@ -142,8 +141,7 @@ void train_command(Communicator& world, const Words& words) {
   if (world.rank() == 0)
     std::cout << "steps=" << options.trainer.steps << " loss=" << summary.loss
               << " accuracy=" << (summary.evaluation ? text(summary.evaluation->accuracy) : "none")
-              << " step_s=" << summary.step_s
-              << " predicted_step_s=" << static_cast<double>(makespan_ns(predicted)) * 1e-9 << '\n';
+              << " step_s=" << summary.step_s << " predicted_step_s=" << predicted.step_s << '\n';
 }
 
 }  // namespace sluice

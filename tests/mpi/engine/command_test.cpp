@@ -11,8 +11,10 @@
 #include <sstream>
 #include <thread>
 
+#include "core/asynchronous.h"
 #include "core/cost_model.h"
 #include "core/error.h"
+#include "core/prediction.h"
 #include "core/simulator.h"
 #include "core/storage/cluster_file.h"
 #include "core/storage/dataset_file.h"
@@ -246,6 +248,25 @@ TEST_F(SluiceRun, records_bytes_as_predicted_and_times_of_chosen_steps) {
   EXPECT_EQ(results.header.plan, plan);
   EXPECT_EQ(results.header.predicted, predicted);
   EXPECT_EQ(results.tables.clocks.size(), 2U);
+}
+
+TEST_F(SluiceRun, trains_an_asynchronous_plan_and_records_its_steady_runs) {
+  const Plan plan = this->plan(small_model(4), "pipedream", 1, 3, {{0, 6, 9, 13}, {0, 3, 8, 13}}, 1);
+  write_plan(file("plan.h5"), plan);  // a drain finishes two of its steps
+  expect_refused(train(3, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
+                 "needs at least 2 steps from one evaluation to the next");
+  const Outcome outcome = train(3, "plan.h5", text("--steps 9 --record-every 1 -o ", file("results.h5")));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find(text("predicted_step_s=", predict_step(plan).step_s)), std::string::npos) << outcome.out;
+  const RunResults results = read_results(file("results.h5"));
+  EXPECT_EQ(results.tables.steps.size(), 9U);
+  const auto runs = static_cast<std::size_t>(9 - steadies_in_drain(plan) - steadies_to_settle(plan));
+  EXPECT_EQ(results.tables.ranks.size(), 3 * runs);
+  std::size_t instructions = 0;
+  for (const auto& list : training_program(plan).ranks) instructions += list.size();
+  EXPECT_EQ(results.tables.timeline.size(), instructions * runs);
+  for (const RankStep& step : results.tables.ranks)
+    EXPECT_EQ(step.sent_bytes, predict_step(plan).timeline.ranks[static_cast<std::size_t>(step.rank)].sent_bytes);
 }
 
 TEST_F(SluiceRun, profiles_a_model_and_probes_the_links) {
