@@ -57,8 +57,6 @@ void require_known_stages(const Plan& plan) {
 }  // namespace
 
 void require_executable(const Plan& plan) {
-  if (asynchronous(plan))
-    throw bad_input(text("schedule ", plan.schedule, " is asynchronous: training does not support it yet"));
   if (plan.profile.model.microbatch < 1) throw bad_input("the plan's model has no micro-batch size");
   require_chain(plan.profile.model);
   require_tables_of_layers(plan.profile.model);
