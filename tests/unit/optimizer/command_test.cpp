@@ -279,6 +279,9 @@ TEST_F(Command, fails_with_the_code_that_fits) {
   expect_failure(words + " --ranks 2 --memory-gib 1e30", 2, "--memory-gib is 1e+30");
   expect_failure(words + " --nodes 2 --ranks-per-node 2 --ranks 3", 2, "have 4");
   expect_failure(words + " --ranks 2 --schedule sequential", 4, "sequential runs on one rank");
+  expect_failure(words + " --ranks 2 --schedule gpipe --chunks 3", 2, "it is for interleaved-1f1b");
+  expect_failure(words + " --ranks 2 --schedule interleaved-1f1b --forward-cuts 3,6", 2, "less than a multiple of 2");
+  expect_failure(words + " --ranks 3 --schedule chimera", 4, "an even number of ranks");
   expect_failure(words + " --ranks 60 --exactly", 4, "the model has 22 layers");
   expect_failure(words + " --ranks 2 --memory-gib 0.1", 4, "but has 0.1 GiB");
   expect_failure(words + " --ranks 8 --method exhaustive", 4, "use --method dp");
@@ -291,6 +294,17 @@ TEST_F(Command, fails_with_the_code_that_fits) {
   expect_failure("simulate " + path("p.h5"), 3, "sluice/plan");
   expect_failure("report " + path("p.h5"), 3, "p.h5");
   expect_failure("show " + path("none.h5"), 3, "none.h5");
+}
+
+TEST_F(Command, plans_with_several_positions_on_a_rank_verify_and_show) {
+  import_profile("alexnet");
+  const std::string plan = path("plan.h5"), words = text("optimize --profile ", path("p.h5"), " --ranks 2 -o ", plan);
+  for (const char* options : {" --schedule interleaved-1f1b --chunks 3", " --schedule chimera --cuts joint",
+                              " --schedule interleaved-1f1b --forward-cuts 3,6,9 --backward-cuts 2,6,10"}) {
+    SCOPED_TRACE(options);
+    EXPECT_EQ(run(words + options).code, 0);
+    for (const char* command : {"verify ", "simulate ", "show "}) EXPECT_EQ(run(command + plan).code, 0) << command;
+  }
 }
 
 TEST_F(Command, never_replaces_its_input) {
