@@ -28,6 +28,8 @@ class RandomProblem {
     OwnedProblem owned{profile_of(layers), cluster_of(ranks), {}, space_of(ranks)};
     owned.pricing.schedule = random_.chance(0.6) ? "1f1b" : "gpipe";
     owned.pricing.microbatches = random_.between(1, 6);
+    if (owned.pricing.schedule == "gpipe" && owned.profile.split_backward && owned.pricing.microbatches % 2 == 0)
+      owned.pricing.schedule = "zb-h1";
     owned.pricing.compute_only = random_.chance(0.1);
     if (owned.space.cuts == Cuts::three && !owned.profile.split_backward) owned.space.cuts = Cuts::independent;
     if (random_.chance(0.5)) limit_memory(owned);

@@ -27,7 +27,8 @@ RandomPick random_pick(unsigned seed) {
   RandomPick pick;
   pick.profile = random.profile(random.between(1, 9), random.chance(0.5));
   pick.cluster = uniform_cluster(1, 2, {0, static_cast<double>(random.between(1, 30))}, {});
-  pick.pricing = {random.chance(0.7) ? "1f1b" : "gpipe", random.between(1, 9)};
+  const char* schedules[] = {"1f1b", "1f1b", "1f1b", "gpipe", "zb-h1"};
+  pick.pricing = {schedules[random.between(0, 4)], random.between(1, 9)};
   const auto cuts = static_cast<RandomCuts>(random.between(0, 2));
   const auto workers = random_workers(random, pick.profile.model, cuts, 3, 2, false);
   const int k = random.between(0, static_cast<int>(workers.size()) - 1);
