@@ -38,10 +38,11 @@ std::optional<Instruction> from_fill(Instruction instruction, int microbatch_bas
   return instruction.microbatch >= 0 ? std::optional(instruction) : std::nullopt;
 }
 
-bool asynchronous(const Plan& plan) {
+bool asynchronous(const Plan& plan) { return asynchronous(plan.schedule); }
+
+bool asynchronous(std::string_view schedule) {
   const auto all = schedules();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const Schedule& s) { return s.name == plan.schedule && s.asynchronous; });
+  return std::any_of(all.begin(), all.end(), [&](const Schedule& s) { return s.name == schedule && s.asynchronous; });
 }
 
 bool counts_from_fill(const Plan& plan, const Program& program) {

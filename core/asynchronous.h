@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/plan.h"
@@ -18,6 +19,7 @@ namespace sluice {
 
 /// True if the plan's schedule is asynchronous; false for a name that is not known.
 [[nodiscard]] bool asynchronous(const Plan& plan);
+[[nodiscard]] bool asynchronous(std::string_view schedule);
 
 /// True for fill, steady and drain: micro-batches and versions are relative to the program's base.
 [[nodiscard]] bool counts_from_fill(const Plan& plan, const Program& program);

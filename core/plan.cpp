@@ -62,7 +62,8 @@ void validate_transfers(const Plan& plan) {
   }
 }
 
-/// @param relative  micro-batch and version are, to the base of an asynchronous program: no more than a pipeline away
+/// @param relative  micro-batch and version are, to the base of an asynchronous program: no more than two batches and a
+/// pipeline away
 void validate_instruction(const Plan& plan, const Instruction& instruction, bool relative, const std::string& place) {
   const bool names_stage = is_compute(instruction.op) || instruction.op == Op::optimizer_step;
   const bool names_transfer = instruction.op >= Op::multicast_start && instruction.op <= Op::all_reduce_wait;
@@ -74,7 +75,7 @@ void validate_instruction(const Plan& plan, const Instruction& instruction, bool
     has_microbatch = !of_layer(plan.transfers[at(instruction.transfer)].payload);
   }
   if (relative) {
-    const std::int64_t reach = 2 * std::ssize(plan.stages) + plan.receive_ahead + 2;
+    const std::int64_t reach = 2 * (plan.microbatches + std::ssize(plan.stages)) + plan.receive_ahead + 2;
     check_range(place + ": micro-batch", instruction.microbatch, -reach, plan.microbatches + reach);
     check_range(place + ": version", instruction.version, -reach, plan.microbatches + reach);
   } else if (has_microbatch) {

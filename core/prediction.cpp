@@ -33,6 +33,11 @@ RankTimeline one_run(const RankTimeline& longer, const RankTimeline& shorter, in
   return run;
 }
 
+/// When a rank is done with the first part of what it did.
+std::int64_t end_of(const RankTimeline& timeline, const std::vector<Instruction>& part) {
+  return part.empty() ? 0 : timeline.instructions[part.size() - 1].end_ns;
+}
+
 void start_clock(Timeline& timeline) {
   std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max();
   for (const RankTimeline& rank : timeline.ranks)
@@ -55,15 +60,17 @@ Prediction predict_asynchronous(const Plan& plan) {
   const Timeline shorter = simulate(plan, unrolled(plan, few)), longer = simulate(plan, unrolled(plan, few + more));
 
   Prediction prediction;
-  const std::int64_t runs_ns = makespan_ns(longer) - makespan_ns(shorter);
-  prediction.step_s = static_cast<double>(runs_ns) * 1e-9 / more;
-  const Program before = unrolled_without_drain(plan, few - 1);
+  const Program before = unrolled_without_drain(plan, few - 1), first = unrolled_without_drain(plan, few),
+                last = unrolled_without_drain(plan, few + more);
   const Program& steady = program(plan, "steady");
   double computing_s = 0;
   int computing_ranks = 0;
   for (std::size_t rank = 0; rank < steady.ranks.size(); ++rank) {
     prediction.timeline.ranks.push_back(
         one_run(longer.ranks[rank], shorter.ranks[rank], more, before.ranks[rank].size(), steady.ranks[rank].size()));
+    const std::int64_t runs_ns =
+        end_of(longer.ranks[rank], last.ranks[rank]) - end_of(longer.ranks[rank], first.ranks[rank]);
+    prediction.step_s = std::max(prediction.step_s, static_cast<double>(runs_ns) * 1e-9 / more);
     const std::int64_t own_ns = compute_ns(prediction.timeline.ranks[rank], steady.ranks[rank]);
     computing_s += static_cast<double>(own_ns) * 1e-9;
     computing_ranks += steady.ranks[rank].empty() ? 0 : 1;

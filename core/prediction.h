@@ -13,10 +13,11 @@ struct Prediction {
   Timeline timeline;
 };
 
-/// Program "step". Of an asynchronous plan one run of steady in the steady state: fill, n runs and drain are compared
-/// with fill, n + r runs and drain, where n M is at least twice the number of positions (and all runs that leave
-/// something out are among them) and r M at least that number, since as many micro-batches are in flight; what comes on
-/// top, over r, is one run's time and traffic. The timeline is that of the last but r run.
+/// Program "step". Of an asynchronous plan one run of steady in the steady state: fill, n + r runs and drain are
+/// simulated, where n M is at least twice the number of positions (and all runs that leave something out are among the
+/// n) and r M at least that number, since as many micro-batches are in flight. A run takes what the slowest rank needs
+/// for the last r, over r: a rank that is slower by little holds up the others, and the end of the drain, only after
+/// many runs. The timeline is that of the n-th run; its traffic is what r runs more than n add, over r.
 /// @param plan  must have passed verify()
 /// @throws as simulate()
 [[nodiscard]] Prediction predict_step(const Plan& plan);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/asynchronous.h"
 #include "core/cost_model.h"
 #include "core/index.h"
 #include "core/schedule.h"
@@ -79,7 +80,7 @@ class Accounts {
     for (int i = 0; i < replicas; ++i) {
       const Rank rank = stage.owners[at(i)];
       loads_.ranks[at(rank)].compute_s +=
-          (share_of(i, replicas, pricing_.microbatches) * microbatch_s + update_s / pricing_.microbatches) /
+          (share_of(i, replicas, pricing_.microbatches) * microbatch_s + update_s / microbatches_per_update(pricing_)) /
           cluster_.ranks[at(rank)].speed;
     }
   }
@@ -260,7 +261,7 @@ class Accounts {
 
   [[nodiscard]] int node_of(Rank rank) const { return cluster_.ranks[at(rank)].node; }
   [[nodiscard]] double per_step_bytes(LayerId layer) const {
-    return static_cast<double>(profile_.costs[at(layer)].parameter_bytes) / pricing_.microbatches;
+    return static_cast<double>(profile_.costs[at(layer)].parameter_bytes) / microbatches_per_update(pricing_);
   }
 
   const WorkerCost& cost_;
@@ -313,7 +314,17 @@ std::map<int, int> replicas_by_position(const std::vector<Stage>& stages) {
 
 int microbatches_in_flight(const Pricing& pricing, int ranks_from_here) {
   if (pricing.schedule == "sequential") return 1;
+  if (asynchronous(pricing.schedule)) return ranks_from_here;
   return pricing.schedule == "gpipe" ? pricing.microbatches : std::min(pricing.microbatches, ranks_from_here);
+}
+
+int microbatches_per_update(const Pricing& pricing) {
+  return pricing.schedule == "pipedream" ? 1 : pricing.microbatches;
+}
+
+int versions_of_weights(const Pricing& pricing, int ranks_from_here) {
+  if (pricing.schedule == "pipedream") return ranks_from_here;
+  return pricing.schedule == "pipedream-2bw" ? 2 : 1;
 }
 
 }  // namespace sluice

@@ -13,7 +13,8 @@
 /// the finished plan's instructions.
 ///
 /// Everything is the mean over the M micro-batches of a step; what happens once a
-/// step counts 1/M. Replica i of r runs the micro-batches m with m mod r = i.
+/// step counts 1/M (under pipedream, which updates after each micro-batch, 1). Replica i of r runs the micro-batches m
+/// with m mod r = i.
 ///
 /// Compute of a rank: forward, backward and recompute of its stages' layers for its
 /// micro-batches, and the update of the layers whose backward(-weight) it owns,
@@ -89,7 +90,15 @@ struct Bottleneck {
 
 /// Micro-batches between a forward and the backward at the same position, that one included, over all its
 /// replicas. 1f1b: min(M, the ranks from this position to the last, as if each later
-/// replica has one in work); gpipe: M; sequential: 1.
+/// replica has one in work); asynchronous: likewise whatever M is; gpipe: M; sequential: 1.
 [[nodiscard]] int microbatches_in_flight(const Pricing& pricing, int ranks_from_here);
+
+/// How many of a step's micro-batches an update takes: M, under pipedream 1. What happens once an update, its weights'
+/// traffic included, counts one over this.
+[[nodiscard]] int microbatches_per_update(const Pricing& pricing);
+
+/// Versions of its weights that a worker keeps: 1, under pipedream-2bw 2, under pipedream as many as it has
+/// micro-batches in flight.
+[[nodiscard]] int versions_of_weights(const Pricing& pricing, int ranks_from_here);
 
 }  // namespace sluice

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <utility>
 
+#include "core/asynchronous.h"
 #include "core/cost_model.h"
 #include "core/schedule.h"
 
@@ -67,6 +69,8 @@ void WorkerLoad::Holdings::add(const Holdings& other) {
   partial_gradients += other.partial_gradients;
   delayed += other.delayed;
   handed += other.handed;
+  weights += other.weights;
+  displaced += other.displaced;
 }
 
 WorkerCost::Sizes::Sizes(const std::vector<std::int64_t>& sizes) : distinct(sizes) {
@@ -82,8 +86,10 @@ WorkerCost::WorkerCost(const Profile& profile, const Cluster& cluster, const Pri
       pricing_(pricing),
       halves_backward_(schedule_named(pricing.schedule).halves_backward),
       delays_weights_(schedule_named(pricing.schedule).delays_weights),
+      per_update_(microbatches_per_update(pricing)),
+      asynchronous_(asynchronous(pricing.schedule)),
       least_in_flight_(microbatches_in_flight(pricing, 1)),
-      most_in_flight_(microbatches_in_flight(pricing, pricing.microbatches)),
+      most_in_flight_(microbatches_in_flight(pricing, std::numeric_limits<int>::max())),
       early_receives_(1 + Plan{}.receive_ahead),
       workspaces_(workspace_bytes(profile)),
       gradients_(tensor_bytes(profile.model)) {
@@ -161,7 +167,7 @@ double WorkerCost::busiest_share(const Seat& seat) const {
 }
 
 double WorkerCost::compute_s(const WorkerLoad& load, const Seat& seat, double speed) const {
-  return (busiest_share(seat) * load.compute_s + load.update_s / pricing_.microbatches) / speed;
+  return (busiest_share(seat) * load.compute_s + load.update_s / per_update_) / speed;
 }
 
 double WorkerCost::link_s(const WorkerLoad& load, const Seat& seat) const {
@@ -170,13 +176,21 @@ double WorkerCost::link_s(const WorkerLoad& load, const Seat& seat) const {
   // On mixed links each replica may serve other nodes, so that none sends all weights.
   const double weights_sent = mixed_links_ && seat.replicas > 1 ? 0 : load.weights_sent_bytes;
   const double all_reduced = ring_share(seat.replicas) * load.updated_bytes;
-  const double received = share * load.received_bytes + load.weights_received_bytes / pricing_.microbatches;
-  const double sent = share * load.sent_bytes + weights_sent / pricing_.microbatches;
-  return (std::max(received, sent) + all_reduced / pricing_.microbatches) / bandwidth_bytes_per_s_;
+  const double received = share * load.received_bytes + load.weights_received_bytes / per_update_;
+  const double sent = share * load.sent_bytes + weights_sent / per_update_;
+  return (std::max(received, sent) + all_reduced / per_update_) / bandwidth_bytes_per_s_;
+}
+
+/// Of all versions but one.
+double WorkerCost::version_bytes(const WorkerLoad::Holdings& held, const Seat& seat) const {
+  const double own = versions_of_weights(pricing_, seat.ranks_from_here) - 1;
+  const double most = versions_of_weights(pricing_, seat.ranks) - 1;
+  return own * static_cast<double>(held.weights - held.displaced) + most * static_cast<double>(held.displaced);
 }
 
 std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) const {
-  const int microbatches = microbatches_of(0, seat.replicas, pricing_.microbatches);
+  const int microbatches =
+      asynchronous_ ? std::numeric_limits<int>::max() : microbatches_of(0, seat.replicas, pricing_.microbatches);
   const auto in_flight = [&](int ranks) {
     return rounded_up(std::clamp(ranks, least_in_flight_, most_in_flight_), seat.replicas);
   };
@@ -193,7 +207,7 @@ std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) 
   // As doubles: exact below 2^53 bytes, and no overflow above.
   const auto times = [](int count, std::int64_t bytes) { return count * static_cast<double>(bytes); };
   const WorkerLoad::Holdings& held = load.holdings;
-  const double bytes = times(1, held.always) + times(own, held.stashed) +
+  const double bytes = times(1, held.always) + version_bytes(held, seat) + times(own, held.stashed) +
                        times(std::max(own, leaving), held.stashed_leaving) + times(arriving, held.arriving) +
                        times(leaving, held.leaving) + times(delayed, held.delayed) +
                        times(std::max(handed, leaving), held.handed) +
@@ -265,7 +279,11 @@ void WorkerTally::count_layer(LayerId layer, int sign) {
   if (works == 0) return;
   const LayerCost& cost = cost_->profile_->costs[at(layer)];
   const std::int64_t weights = sign * cost.parameter_bytes;
-  total_.holdings.always += weights + sign * cost.packed_bytes;
+  const std::int64_t version = weights + sign * cost.packed_bytes;
+  constexpr std::uint8_t kWhole = kForward | kBackwardInput | kBackwardWeight;
+  total_.holdings.always += version;
+  total_.holdings.weights += version;
+  if ((works & kWhole) != kWhole) total_.holdings.displaced += version;
   if (works & kBackwardWeight) {
     total_.updated += weights;
     total_.holdings.always += 2 * weights;  // gradients and momentum

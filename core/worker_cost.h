@@ -52,7 +52,9 @@ struct WorkerLoad {
     std::int64_t gradients = 0;          ///< from the start of a gradient's receive to the backward here
     std::int64_t partial_gradients = 0;  ///< likewise, once for each reader elsewhere of the tensor
     std::int64_t delayed = 0;            ///< from the forward here to a backward-weight that the schedule delays
-    std::int64_t handed = 0;  ///< from the backward-input here to the backward-weight, where schedules halve backward
+    std::int64_t handed = 0;   ///< from the backward-input here to the backward-weight, where schedules halve backward
+    std::int64_t weights = 0;  ///< parameters and their packed copies once more, for each further version
+    std::int64_t displaced = 0;  ///< of these, of layers with a work elsewhere, maybe at the first worker
     void add(const Holdings& other);
     bool operator==(const Holdings&) const = default;
   };
@@ -118,11 +120,14 @@ class WorkerCost {
   }
   static std::size_t touch_list(LayerWork work) { return at(work.layer) * 5 + static_cast<std::size_t>(work.work); }
   [[nodiscard]] double busiest_share(const Seat& seat) const;
+  [[nodiscard]] double version_bytes(const WorkerLoad::Holdings& held, const Seat& seat) const;
 
   const Profile* profile_;
   const Cluster* cluster_;
   Pricing pricing_;
   bool halves_backward_, delays_weights_;  ///< the schedule's
+  int per_update_;                         ///< microbatches_per_update()
+  bool asynchronous_;                      ///< micro-batches of successive steps are in flight together
   int least_in_flight_, most_in_flight_;   ///< microbatches_in_flight() for few and for many ranks
   int early_receives_;                     ///< receives that have started before their data can come
   bool mixed_links_ = false;

@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/index.h"
 #include "core/schedule.h"
@@ -79,6 +80,7 @@ class Planner {
     if (problem_.pricing.schedule == "sequential" && ranks() > 1)
       throw infeasible(text("schedule sequential runs on one rank, not on ", ranks(), ": use gpipe or 1f1b"));
     require_split_backward(problem_.profile, problem_.pricing.schedule);
+    if (asynchronous(problem_.pricing.schedule)) refuse_what_asynchronous_schedules_lack();
     const bool three = space.cuts == Cuts::three || fixes_weight_cuts();
     if (three && !problem_.profile.split_backward)
       throw infeasible(
@@ -91,6 +93,19 @@ class Planner {
       throw infeasible(text("--exactly wants work for each of ", ranks(), " ranks, but the model has ", layers(),
                             " layers, ", works, " works under ", to_string(space.cuts),
                             " cuts: use fewer ranks, allow --replicas, or leave --exactly out"));
+  }
+
+  void refuse_what_asynchronous_schedules_lack() const {
+    const SearchSpace& space = problem_.space;
+    const std::string& schedule = problem_.pricing.schedule;
+    if (space.most_replicas > 1 || space.recompute || space.free_backward || space.cuts == Cuts::three)
+      throw infeasible(text("schedule ", schedule,
+                            " knows joint and independent cuts alone: leave --replicas, --recompute",
+                            ", --free-backward and --cuts three out, or use 1f1b"));
+    if (schedule == "pipedream-2bw" && problem_.pricing.microbatches < ranks() && !request_.fixed_stages)
+      throw infeasible(text("schedule pipedream-2bw needs at least as many micro-batches as ranks, ", ranks(),
+                            ", but has ", problem_.pricing.microbatches,
+                            ": raise --microbatches or --global-batch, or use pipedream"));
   }
 
   void judge_fixed() {

@@ -150,7 +150,8 @@ int NodeGroups::most_in_lockstep(int behind) const {
 double NodeGroups::compute_bound(const Group& group) const {
   const Pricing& pricing = pipelines_.cost().pricing();
   const WorkerLoad& load = pipelines_.load(group.begin, group.end);
-  const double busiest = share_of(pricing, 1, group.nodes) * load.compute_s + load.update_s / pricing.microbatches;
+  const double busiest =
+      share_of(pricing, 1, group.nodes) * load.compute_s + load.update_s / microbatches_per_update(pricing);
   return busiest / (speed_[at(group.behind) + 1] - speed_[at(group.behind)]);
 }
 

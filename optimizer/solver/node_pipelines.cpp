@@ -428,7 +428,8 @@ int NodePipelines::last_prefix_within(double seconds) const {
 double nic_s(const WorkerCost& cost, const WorkerLoad& border, double share, double step_bytes) {
   if (cost.pricing().compute_only) return 0;
   const double bytes = share * std::max(border.received_bytes, border.sent_bytes);
-  return (bytes + step_bytes / cost.pricing().microbatches) / cost.cluster().inter_node.bandwidth_bytes_per_s;
+  return (bytes + step_bytes / microbatches_per_update(cost.pricing())) /
+         cost.cluster().inter_node.bandwidth_bytes_per_s;
 }
 
 double all_reduce_bytes(const WorkerLoad& load, int replicas) { return ring_share(replicas) * load.updated_bytes; }

@@ -33,7 +33,8 @@ PartialPlan::PartialPlan(const Problem& problem)
       busy_s_(problem.cluster.ranks.size(), 0.0) {
   for (const LayerCost& cost : problem.profile.costs)
     for (const Work work : works_) {
-      left_s_ += work_time(cost, work) + (updates_weights(work) ? cost.update_s / problem.pricing.microbatches : 0);
+      left_s_ += work_time(cost, work) +
+                 (updates_weights(work) ? cost.update_s / microbatches_per_update(problem.pricing) : 0);
       ++layers_left_;
     }
 }
@@ -72,7 +73,8 @@ void PartialPlan::count(const Stage& stage, int sign) {
   double each_s = 0, once_s = 0;
   for (const LayerId layer : stage.layers) {
     each_s += work_time(problem_->profile.costs[at(layer)], stage.work);
-    if (updates_weights(stage.work)) once_s += problem_->profile.costs[at(layer)].update_s / microbatches;
+    if (updates_weights(stage.work))
+      once_s += problem_->profile.costs[at(layer)].update_s / microbatches_per_update(problem_->pricing);
   }
   for (int replica = 0; replica < replicas; ++replica)
     busy_s_[at(stage.owners[at(replica)])] +=

@@ -41,8 +41,8 @@ double price_of(const Problem& problem, const std::vector<Stage>& stages) {
 double compute_bound(const Problem& problem) {
   double total_s = 0, speed = 0;
   for (const LayerCost& cost : problem.profile.costs)
-    total_s +=
-        work_time(cost, Work::forward) + work_time(cost, Work::backward) + cost.update_s / problem.pricing.microbatches;
+    total_s += work_time(cost, Work::forward) + work_time(cost, Work::backward) +
+               cost.update_s / microbatches_per_update(problem.pricing);
   for (const RankSpec& rank : problem.cluster.ranks) speed += rank.speed;
   return total_s / speed * kSafely;
 }

@@ -54,7 +54,7 @@ class LoadRows {
       add_work(works_.place(Work::forward, layer), cost.forward_s);
       add_work(works_.place(Work::backward_input, layer), cost.backward_input_s);
       add_work(works_.place(Work::backward_weight, layer),
-               cost.backward_weight_s + cost.update_s / problem_.pricing.microbatches);
+               cost.backward_weight_s + cost.update_s / microbatches_per_update(problem_.pricing));
       add_work(works_.recompute(layer), cost.forward_s);
     }
   }
@@ -107,7 +107,7 @@ class LoadRows {
 
   Exchange weights(LayerId layer) const {
     const auto bytes = static_cast<double>(problem_.profile.costs[at(layer)].parameter_bytes);
-    return {bytes / problem_.pricing.microbatches,
+    return {bytes / microbatches_per_update(problem_.pricing),
             {works_.place(Work::backward_weight, layer)},
             {works_.place(Work::forward, layer), works_.place(Work::backward_input, layer)}};
   }
@@ -241,7 +241,7 @@ bool rank_links_may_bind(const Problem& problem) {
     bytes += static_cast<double>(t.bytes) * (has_gradient(problem.profile.model, tensor) ? 2 : 1);
   }
   for (const LayerCost& cost : problem.profile.costs) {
-    bytes += static_cast<double>(cost.parameter_bytes) / problem.pricing.microbatches;
+    bytes += static_cast<double>(cost.parameter_bytes) / microbatches_per_update(problem.pricing);
     compute_s += cost.forward_s + cost.backward_input_s + cost.backward_weight_s;
   }
   for (const RankSpec& rank : problem.cluster.ranks) speed += rank.speed;

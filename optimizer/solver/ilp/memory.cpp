@@ -81,7 +81,8 @@ class MemoryRows {
     const int any = condition();
     for (const Work work : {Work::forward, Work::backward_input, Work::backward_weight})
       mip_.one_where(any, {here(work, layer)});
-    hold(&Holdings::always, any, cost.parameter_bytes + cost.packed_bytes);
+    const int versions = versions_of_weights(problem_.pricing, static_cast<int>(problem_.cluster.ranks.size()));
+    hold(&Holdings::always, any, versions * (cost.parameter_bytes + cost.packed_bytes));
     hold(&Holdings::always, here(Work::backward_weight, layer).front().column, 2 * cost.parameter_bytes);
     any_work_.push_back(any);
   }

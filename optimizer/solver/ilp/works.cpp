@@ -217,7 +217,7 @@ void WorkColumns::mark_used() {
 /// Of a layer's works that are cut together, on the fastest rank.
 double WorkColumns::least_compute_s(std::size_t cut, LayerId layer) const {
   const LayerCost& cost = problem_.profile.costs[at(layer)];
-  const double weight_s = cost.backward_weight_s + cost.update_s / problem_.pricing.microbatches;
+  const double weight_s = cost.backward_weight_s + cost.update_s / microbatches_per_update(problem_.pricing);
   const std::pair<Work, double> works[] = {{Work::forward, cost.forward_s},
                                            {Work::backward_input, cost.backward_input_s},
                                            {Work::backward_weight, weight_s}};

@@ -10,6 +10,7 @@
 #include "core/index.h"
 #include "core/liveness.h"
 #include "core/prediction.h"
+#include "core/stage_pricing.h"
 #include "core/verifier.h"
 #include "tests/unit/schedule/damage.h"
 #include "tests/unit/schedule/examples.h"
@@ -29,6 +30,17 @@ TEST(Asynchronous, pipedream_runs_as_its_paper_draws_it) {
 TEST(Asynchronous, pipedream_2bw_runs_as_its_paper_draws_it) {
   const Plan plan = examples::textbook_plan("pipedream-2bw", 4, 4, 1e-9, 2e-9);
   EXPECT_EQ(drawn(plan, of_periods(plan, 3)), golden_rows("pipedream-2bw", "4x12"));
+}
+
+TEST(Asynchronous, a_rank_that_is_slower_by_little_sets_the_time_of_a_run) {
+  Profile profile = examples::chain(4, 100e-9, 200e-9);
+  profile.costs[0].forward_s = 101e-9;
+  const Plan plan = build_plan({.profile = profile,
+                                .cluster = uniform_cluster(1, 4, {}, {}),
+                                .schedule = "pipedream",
+                                .microbatches = 5,
+                                .stages = stages_of(examples::even_partition(4, 4))});
+  EXPECT_NEAR(predict_step(plan).step_s, 5 * 301e-9, 1e-15);
 }
 
 /// Slots of the tensor that a layer of examples::chain makes besides its output: stashed from forward to backward.
@@ -62,6 +74,31 @@ TEST(Asynchronous, equal_stages_have_no_bubble_and_the_papers_stashes_and_versio
 TEST(Asynchronous, memory_counts_every_version_of_the_weights) {
   const Plan plan = examples::textbook_plan("pipedream", 4, 4);
   for (int k = 0; k < 4; ++k) EXPECT_EQ(memory_use(plan, k).parameters, (4 - k) * 40);
+}
+
+TEST(Asynchronous, no_rank_holds_more_than_the_planner_charges) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const Plan plan = examples::random_asynchronous_plan(seed);
+    const Loads loads = loads_of(plan.profile, plan.cluster, plan.stages, {plan.schedule, plan.microbatches});
+    for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
+      ASSERT_GE(loads.ranks[at(rank)].memory_bytes, memory_use(plan, rank).total())
+          << "seed " << seed << ", rank " << rank;
+  }
+}
+
+TEST(Asynchronous, a_run_of_steady_moves_what_the_planner_prices) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Plan plan = examples::random_asynchronous_plan(seed);
+    const Loads loads = loads_of(plan.profile, plan.cluster, plan.stages, {plan.schedule, plan.microbatches});
+    const Timeline run = predict_step(plan).timeline;
+    std::vector<double> received(loads.nodes.size());
+    for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
+      received[at(plan.cluster.ranks[at(rank)].node)] +=
+          static_cast<double>(run.ranks[at(rank)].received_bytes[static_cast<std::size_t>(LinkKind::inter_node)]);
+    for (std::size_t node = 0; node < received.size(); ++node)
+      ASSERT_GE(received[node] / plan.microbatches, loads.nodes[node].received_bytes - 1e-6)
+          << "seed " << seed << ", node " << node;
+  }
 }
 
 TEST(Asynchronous, a_displaced_layer_is_as_late_as_its_earlier_position) {
