@@ -192,6 +192,29 @@ TEST(Asynchronous, a_version_that_the_formula_does_not_give_is_refused_with_its_
   EXPECT_NE(defect->reason.find("takes version 0"), std::string::npos) << defect->reason;
 }
 
+TEST(Asynchronous, weights_received_before_the_oldest_version_is_done_with_are_refused) {
+  const Profile profile = examples::chain(3, 1e-9, 1e-9);
+  Plan plan = build_plan({.profile = profile,
+                          .cluster = uniform_cluster(1, 3, {}, {}),
+                          .schedule = "pipedream",
+                          .microbatches = 3,
+                          .stages = stages_of({{0, 2, 3}, {0, 1, 3}})});  // layer 1: forward on rank 0, backward on 1
+  const auto is_receive = [&](const Instruction& instruction) {
+    return instruction.op == Op::multicast_start &&
+           plan.transfers[at(instruction.transfer)].payload == Payload::weights;
+  };
+  std::vector<Instruction>& list = plan.programs[1].ranks[0];
+  const auto start = std::find_if(list.begin(), list.end(), is_receive);
+  ASSERT_NE(start, list.end());
+  const auto forward = std::find_if(std::make_reverse_iterator(start), list.rend(),
+                                    [](const Instruction& i) { return i.op == Op::forward; });
+  ASSERT_NE(forward, list.rend());
+  std::rotate(forward.base() - 1, start, start + 1);
+  const auto defect = verify(plan);
+  ASSERT_TRUE(defect);
+  EXPECT_NE(defect->reason.find("which has been replaced"), std::string::npos) << defect->reason;
+}
+
 TEST(Asynchronous, what_the_schedules_lack_is_infeasible) {
   const auto exit_code = [](const std::string& schedule, int microbatches, std::vector<Stage> stages) {
     try {
