@@ -1,13 +1,13 @@
 #include "core/liveness.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
-#include <queue>
 #include <set>
 
 #include "core/asynchronous.h"
+#include "core/fetched_weights.h"
 #include "core/index.h"
+#include "core/interval_colouring.h"
 
 namespace sluice {
 namespace {
@@ -24,21 +24,6 @@ bool hands_gradients(Work work) { return work == Work::backward || work == Work:
 
 ValueClass activation(TensorId tensor) { return {Payload::activation, tensor, kNone}; }
 ValueClass gradient(TensorId tensor, int stage) { return {Payload::gradient, tensor, stage}; }
-
-/// Gives each lifetime of one class the lowest slot that is free when it begins.
-int colour(const std::vector<Lifetime*>& by_first) {
-  std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> busy;  // last use, slot
-  std::priority_queue<int, std::vector<int>, std::greater<>> free;
-  int slots = 0;
-  for (Lifetime* lifetime : by_first) {
-    for (; !busy.empty() && busy.top().first < lifetime->first; busy.pop()) free.push(busy.top().second);
-    if (free.empty()) free.push(slots++);
-    lifetime->slot = free.top();
-    free.pop();
-    busy.emplace(lifetime->last, lifetime->slot);
-  }
-  return slots;
-}
 
 /// Gives each lifetime the slot that its micro-batch has in a ring, with as many slots as no two need at once.
 int ring(const std::vector<Lifetime*>& by_first) {
@@ -122,6 +107,11 @@ DataFlow::DataFlow(const Plan& plan)
       if (const auto found = recompute_by_index.find(stage.index); found != recompute_by_index.end())
         recompute_stage_[at(s)] = found->second;
   for (int s = 0; s < stages; ++s) stages_.push_back(stage_access(s));
+}
+
+bool DataFlow::fetches(LayerId layer, Rank rank) const {
+  const Stage& stage = plan_->stages[at(forward_stage(layer))];
+  return stage.fetches_weights && owns(rank, stage) && !owns(rank, plan_->stages[at(update_stage(layer))]);
 }
 
 bool DataFlow::is_recomputed(int stage, LayerId producer) const {
@@ -219,7 +209,7 @@ Access DataFlow::access(const Instruction& instruction, Rank rank) const {
 
 BufferPlan plan_buffers(const Plan& plan, const Program& program, Rank rank) {
   const bool rings = asynchronous(plan) && program.name != "evaluate";
-  return plan_buffers(plan, DataFlow(plan), program.ranks[at(rank)], rank, rings ? ring : colour);
+  return plan_buffers(plan, DataFlow(plan), program.ranks[at(rank)], rank, rings ? ring : colour<Lifetime>);
 }
 
 std::vector<SlotClass> slot_classes(const Plan& plan, Rank rank) {
@@ -265,6 +255,7 @@ int weight_versions(const Plan& plan, LayerId layer) {
 
 MemoryUse memory_use(const Plan& plan, Rank rank) {
   MemoryUse use;
+  const DataFlow flow(plan);
   std::set<LayerId> run, updated;
   for (const Stage& stage : plan.stages) {
     if (!owns(rank, stage)) continue;
@@ -273,11 +264,13 @@ MemoryUse memory_use(const Plan& plan, Rank rank) {
   }
   for (const LayerId layer : run) {
     const LayerCost& cost = plan.profile.costs[at(layer)];
-    use.parameters += weight_versions(plan, layer) * (cost.parameter_bytes + cost.packed_bytes);
+    if (!flow.fetches(layer, rank))
+      use.parameters += weight_versions(plan, layer) * (cost.parameter_bytes + cost.packed_bytes);
     use.workspace = std::max(use.workspace, cost.workspace_bytes);
   }
   for (const LayerId layer : updated) use.gradients += plan.profile.costs[at(layer)].parameter_bytes;
   use.optimizer_state = use.gradients;
+  for (const std::int64_t bytes : fetch_slot_bytes(plan, rank)) use.fetched_weights += bytes;
   use.workspace += 2 * scratch_bytes(plan, rank);
   for (const SlotClass& slots : slot_classes(plan, rank)) use.buffers += slots.slots * slots.bytes;
   return use;

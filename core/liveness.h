@@ -58,6 +58,9 @@ class DataFlow {
   [[nodiscard]] int backward_stage(LayerId layer) const { return backward_stage_[at(layer)]; }  ///< or backward_input
   [[nodiscard]] int update_stage(LayerId layer) const { return update_stage_[at(layer)]; }      ///< or backward_weight
 
+  /// True if the rank fetches the layer's weights for its forward stage (Stage::fetches_weights): it keeps none.
+  [[nodiscard]] bool fetches(LayerId layer, Rank rank) const;
+
   /// True if stage `stage` reads a tensor, made by `producer`, that its recompute stage makes anew.
   [[nodiscard]] bool is_recomputed(int stage, LayerId producer) const;
 
@@ -128,13 +131,16 @@ struct BufferPlan {
 
 /// Memory of a rank by use [B]. The peak is the sum: everything is allocated once.
 struct MemoryUse {
-  std::int64_t parameters =
-      0;  ///< all versions of masters and packed copies of the layers that the rank runs in any work
+  /// All versions of masters and packed copies of the layers that the rank runs in any work and does not fetch.
+  std::int64_t parameters = 0;
   std::int64_t gradients = 0;        ///< of the layers that it updates
   std::int64_t optimizer_state = 0;  ///< momentum: as large as the parameters it updates
+  std::int64_t fetched_weights = 0;  ///< fetch_slot_bytes (core/fetched_weights.h)
   std::int64_t buffers = 0;          ///< slot_classes
   std::int64_t workspace = 0;        ///< the largest workspace of a layer, and twice scratch_bytes
-  [[nodiscard]] std::int64_t total() const { return parameters + gradients + optimizer_state + buffers + workspace; }
+  [[nodiscard]] std::int64_t total() const {
+    return parameters + gradients + optimizer_state + fetched_weights + buffers + workspace;
+  }
 };
 [[nodiscard]] MemoryUse memory_use(const Plan& plan, Rank rank);
 

@@ -25,8 +25,11 @@ class RankWalk {
         microbatches_done_(plan.stages.size(), 0),
         updated_(plan.stages.size(), false),
         weights_(plan.profile.model.layers.size(), Weights::old),
+        fetches_being_sent_(plan.profile.model.layers.size(), 0),
         gradients_(plan.profile.model.layers.size(), Gradients::own) {
     if (training_ && asynchronous(plan)) ring_.emplace(plan);
+    for (LayerId layer = 0; layer < std::ssize(weights_); ++layer)
+      if (flow.fetches(layer, rank)) weights_[at(layer)] = Weights::absent;
   }
 
   std::optional<Finding> run() {
@@ -55,7 +58,8 @@ class RankWalk {
   }
 
  private:
-  enum class Weights : char { old, updated, receiving, received };
+  /// fetched, then dropped: of layers that the rank fetches, which are absent at first; the others are old.
+  enum class Weights : char { old, updated, receiving, received, absent, fetched, dropped };
   enum class Gradients : char { own, being_summed, summed };  // over the replicas
 
   Reason execute(const Instruction& instruction) {
@@ -89,6 +93,7 @@ class RankWalk {
       return text(to_string(stage.work), " in a program that only evaluates");
     if (Reason reason = take_turn(instruction, stage); !reason.empty()) return reason;
     if (Reason reason = ring_ ? ring_->use(instruction) : use_weights(stage); !reason.empty()) return reason;
+    if (stage.fetches_weights) drop_weights_after_last(instruction.stage);
     const Access access = flow_.access(instruction, rank_);
     if (Reason reason = read(access); !reason.empty()) return reason;
     if (stage.work == Work::recompute) return write_again(access);
@@ -110,12 +115,22 @@ class RankWalk {
 
   Reason use_weights(const Stage& stage) const {
     for (const LayerId layer : stage.layers) {
-      if (!has_parameters(layer) || weights_[at(layer)] == Weights::old) continue;
-      return text(
-          "uses the weights of layer ", layer_name(layer),
-          weights_[at(layer)] == Weights::receiving ? " while they are being received" : " after they were updated");
+      const Weights weights = weights_[at(layer)];
+      if (!has_parameters(layer) || weights == Weights::old || weights == Weights::fetched) continue;
+      const char* why = weights == Weights::absent      ? " before it fetches them"
+                        : weights == Weights::receiving ? " while they are being received"
+                        : weights == Weights::dropped   ? " after it dropped them"
+                                                        : " after they were updated";
+      return text("uses the weights of layer ", layer_name(layer), why);
     }
     return {};
+  }
+
+  void drop_weights_after_last(int index) {
+    const Stage& stage = plan_.stages[at(index)];
+    if (microbatches_done_[at(index)] < own_microbatches(stage)) return;
+    for (const LayerId layer : stage.layers)
+      if (flow_.fetches(layer, rank_)) weights_[at(layer)] = Weights::dropped;
   }
 
   Reason read(const Access& access) const {
@@ -183,11 +198,26 @@ class RankWalk {
   }
 
   Reason start_weights(LayerId layer, bool root) {
+    if (plan_.stages[at(flow_.forward_stage(layer))].fetches_weights) return start_fetch(layer, root);
     if (!training_) return "weights travel in a program that only evaluates";
     Weights& weights = weights_[at(layer)];
     if (root && weights != Weights::updated)
       return text("sends the weights of layer ", layer_name(layer), " before they are updated");
     if (!root) weights = Weights::receiving;
+    return {};
+  }
+
+  Reason start_fetch(LayerId layer, bool root) {
+    Weights& weights = weights_[at(layer)];
+    if (root) {
+      if (weights != Weights::old)
+        return text("sends the weights of layer ", layer_name(layer), " to be fetched after they were updated");
+      ++fetches_being_sent_[at(layer)];
+      return {};
+    }
+    if (weights != Weights::absent && flow_.fetches(layer, rank_))
+      return text("fetches the weights of layer ", layer_name(layer), " a second time");
+    weights = Weights::receiving;
     return {};
   }
 
@@ -203,9 +233,11 @@ class RankWalk {
     }
     const bool sends = plan_.groups[at(transfer.group)].root == rank_;
     if (ring_ && transfer.payload == Payload::weights) return ring_->wait(instruction, transfer.layer, sends);
+    if (sends && transfer.payload == Payload::weights && fetches_being_sent_[at(transfer.layer)] > 0)
+      --fetches_being_sent_[at(transfer.layer)];
     if (sends) return {};
     if (transfer.payload == Payload::weights)
-      weights_[at(transfer.layer)] = Weights::received;
+      weights_[at(transfer.layer)] = flow_.fetches(transfer.layer, rank_) ? Weights::fetched : Weights::received;
     else
       for (const ValueUse& use : flow_.access(instruction, rank_).reads) value_is_whole_[use] = true;
     return {};
@@ -233,6 +265,8 @@ class RankWalk {
     if (!has_parameters(layer)) return {};
     if (weights_[at(layer)] != Weights::old)
       return text("updates the weights of layer ", layer_name(layer), ", which it receives as well");
+    if (fetches_being_sent_[at(layer)] > 0)
+      return text("updates the weights of layer ", layer_name(layer), " while others fetch them");
     const bool summed = stage.owners.size() == 1 || gradients_[at(layer)] == Gradients::summed;
     if (!summed) return text("updates layer ", layer_name(layer), " before its replicas' gradients are summed");
     return {};
@@ -249,8 +283,8 @@ class RankWalk {
       if (ring_) continue;
       if (updates_weights(stage.work) && !updated_[at(s)]) return text("ends without an update of ", name);
       for (const LayerId layer : stage.layers)
-        if (training_ && has_parameters(layer) && weights_[at(layer)] != Weights::updated &&
-            weights_[at(layer)] != Weights::received)
+        if (training_ && has_parameters(layer) && !flow_.fetches(layer, rank_) &&
+            weights_[at(layer)] != Weights::updated && weights_[at(layer)] != Weights::received)
           return text("ends without the updated weights of layer ", layer_name(layer));
     }
     return ring_ ? ring_->at_end(rank_, microbatches_) : Reason();
@@ -283,6 +317,7 @@ class RankWalk {
   std::vector<int> microbatches_done_;       // by stage
   std::vector<bool> updated_;                // by stage
   std::vector<Weights> weights_;             // by layer
+  std::vector<int> fetches_being_sent_;      // by layer
   std::vector<Gradients> gradients_;         // by layer
   std::map<ValueUse, bool> value_is_whole_;  // false: being received
   std::set<ValueUse> recomputed_;

@@ -19,6 +19,7 @@ constexpr std::array kSchedules{
     Schedule{.name = "zb-v", .placement = Placement::vee, .halves_backward = true},
     Schedule{.name = "pipedream", .asynchronous = true},
     Schedule{.name = "pipedream-2bw", .asynchronous = true},
+    Schedule{.name = "cooperative", .placement = Placement::cooperative, .recomputes = true},
 };
 
 }  // namespace

@@ -23,8 +23,8 @@ class StageCheck {
   }
 
   Reason run() const {
-    for (const auto check :
-         {&StageCheck::works, &StageCheck::owners, &StageCheck::coverage, &StageCheck::order, &StageCheck::recomputes})
+    for (const auto check : {&StageCheck::works, &StageCheck::owners, &StageCheck::coverage, &StageCheck::order,
+                             &StageCheck::recomputes, &StageCheck::fetches})
       if (Reason reason = (this->*check)(); !reason.empty()) return reason;
     return {};
   }
@@ -105,6 +105,24 @@ class StageCheck {
       if (std::adjacent_find(stage.layers.begin(), stage.layers.end()) != stage.layers.end())
         return text(name(stage), " has a layer twice");
     }
+    return {};
+  }
+
+  /// Who runs a layer whose weights are fetched in another work must hold them: it updates the layer.
+  Reason fetches() const {
+    std::vector<const Stage*> fetching(model_.layers.size()), updating(model_.layers.size());
+    for (const Stage& stage : plan_.stages)
+      for (const LayerId layer : stage.layers) {
+        if (stage.fetches_weights) fetching[at(layer)] = &stage;
+        if (updates_weights(stage.work)) updating[at(layer)] = &stage;
+      }
+    for (const Stage& stage : plan_.stages)
+      for (const LayerId layer : stage.layers)
+        if (stage.work != Work::forward && fetching[at(layer)] != nullptr)
+          for (const Rank rank : stage.owners)
+            if (!owns(rank, *updating[at(layer)]))
+              return text(name(stage), " runs layer ", layer_name(layer), " on rank ", rank,
+                          ", which does not update it, but the weights are fetched for the forward alone");
     return {};
   }
 

@@ -136,10 +136,17 @@ class Accounts {
     users.insert(users.end(), {of_.forward[at(layer)], of_.backward_input[at(layer)]});
     std::map<Rank, Ranks> served_by;
     for (const Stage* stage : users)
-      for (const Rank user : stage->owners)
+      for (const Rank user : users_of_weights(*stage))
         if (std::find(makers.begin(), makers.end(), user) == makers.end())
           served_by[weights_server(makers, user, cluster_)].insert(user);
     for (const auto& [maker, users_here] : served_by) exchange({maker}, users_here, per_step_bytes(layer));
+  }
+
+  /// Who fetches weights does so only for micro-batches that it has.
+  [[nodiscard]] std::vector<Rank> users_of_weights(const Stage& stage) const {
+    std::vector<Rank> users = stage.owners;
+    if (stage.fetches_weights && std::ssize(users) > pricing_.microbatches) users.resize(at(pricing_.microbatches));
+    return users;
   }
 
   void count_all_reduce(LayerId layer) {
@@ -315,7 +322,8 @@ std::map<int, int> replicas_by_position(const std::vector<Stage>& stages) {
 int microbatches_in_flight(const Pricing& pricing, int ranks_from_here) {
   if (pricing.schedule == "sequential") return 1;
   if (asynchronous(pricing.schedule)) return ranks_from_here;
-  return pricing.schedule == "gpipe" ? pricing.microbatches : std::min(pricing.microbatches, ranks_from_here);
+  const bool all = pricing.schedule == "gpipe" || pricing.schedule == "cooperative";
+  return all ? pricing.microbatches : std::min(pricing.microbatches, ranks_from_here);
 }
 
 int microbatches_per_update(const Pricing& pricing) {

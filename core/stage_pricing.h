@@ -32,7 +32,8 @@
 ///   and wanted by the owners of its producer's backward, or backward-input and backward-weight.
 /// - The updated weights of a layer, once a step: made by the owners of its backward(-weight),
 ///   needed by the owners of its other works. Each is served by an owner on its own
-///   node if there is one, else by the first owner.
+///   node if there is one, else by the first owner. Weights that are fetched (Stage::fetches_weights)
+///   the same, by those owners of the forward that have micro-batches.
 /// - All-reduce of r replicas' weight gradients, once a step: a ring over the owners in order of (node, rank);
 ///   each sends and receives 2 (r-1)/r of the bytes (Patarasuk, Yuan 2009).
 /// Borders: that of a node is its NIC. Inside a node a rank's own link carries what it
@@ -90,7 +91,7 @@ struct Bottleneck {
 
 /// Micro-batches between a forward and the backward at the same position, that one included, over all its
 /// replicas. 1f1b: min(M, the ranks from this position to the last, as if each later
-/// replica has one in work); asynchronous: likewise whatever M is; gpipe: M; sequential: 1.
+/// replica has one in work); asynchronous: likewise whatever M is; gpipe, cooperative: M; sequential: 1.
 [[nodiscard]] int microbatches_in_flight(const Pricing& pricing, int ranks_from_here);
 
 /// How many of a step's micro-batches an update takes: M, under pipedream 1. What happens once an update, its weights'

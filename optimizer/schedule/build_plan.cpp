@@ -22,6 +22,10 @@ void check(const Plan& plan) {
   if (last >= std::ssize(plan.cluster.ranks))
     throw infeasible(text("stages for ", last + 1, " ranks, but the cluster has ", plan.cluster.ranks.size(),
                           " ranks: give fewer cuts or more ranks"));
+  const bool fetches =
+      std::any_of(plan.stages.begin(), plan.stages.end(), [](const Stage& stage) { return stage.fetches_weights; });
+  if (fetches && schedule_named(plan.schedule).placement != Placement::cooperative)
+    throw infeasible(text("schedule ", plan.schedule, " cannot fetch weights for a forward: use cooperative"));
   validate(plan);
   if (const std::string fault = stage_fault(plan); !fault.empty()) throw bad_input(fault);
 }

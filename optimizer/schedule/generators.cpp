@@ -6,6 +6,7 @@
 
 #include "core/schedule.h"
 #include "optimizer/schedule/chimera.h"
+#include "optimizer/schedule/cooperative.h"
 #include "optimizer/schedule/interleaved.h"
 #include "optimizer/schedule/slot_order.h"
 #include "optimizer/schedule/zero_bubble.h"
@@ -26,6 +27,7 @@ constexpr std::array kGenerators{
     Generator{"chimera", chimera},
     Generator{"zb-h1", slot_order},
     Generator{"zb-v", zb_v},
+    Generator{"cooperative", cooperative},
 };
 
 }  // namespace
@@ -37,6 +39,9 @@ Figure generate_step(const Plan& plan) {
   return found->generate(plan, step_positions(plan));
 }
 
-Figure generate_evaluate(const Plan& plan) { return waves_of_forwards(plan, evaluate_positions(plan)); }
+Figure generate_evaluate(const Plan& plan) {
+  const bool fetches = schedule_named(plan.schedule).placement == Placement::cooperative;
+  return (fetches ? stage_by_stage : waves_of_forwards)(plan, evaluate_positions(plan));
+}
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include "core/cost_model.h"
 #include "core/error.h"
+#include "core/fetched_weights.h"
 #include "core/index.h"
 #include "core/text.h"
 
@@ -19,14 +20,19 @@ class Precedence {
   using Done = std::pair<int, int>;  // stage, micro-batch
 
   Precedence(const Plan& plan, const std::vector<Position>& positions)
-      : plan_(plan), positions_(positions), before_(plan.stages.size(), kNone), windows_(plan.stages.size()) {
+      : plan_(plan),
+        positions_(positions),
+        before_(plan.stages.size(), kNone),
+        windows_(plan.stages.size()),
+        room_(plan.stages.size()) {
     for (int k = 0; k < std::ssize(positions); ++k) set_before(k);
     for (int k = 0; k < std::ssize(positions); ++k) set_windows(k);
+    set_room_for_weights();
   }
 
   [[nodiscard]] std::vector<Done> predecessors(const Instruction& instruction) const {
     if (instruction.op == Op::optimizer_step) return last_of(instruction.stage);
-    std::vector<Done> predecessors;
+    std::vector<Done> predecessors = room_[at(instruction.stage)];
     if (const int before = before_[at(instruction.stage)]; before != kNone)
       predecessors.emplace_back(before, instruction.microbatch);
     for (const auto& [stage, delay] : windows_[at(instruction.stage)])
@@ -63,6 +69,19 @@ class Precedence {
                                      std::max(position.weight_delay, position_of(first).backward_delay));
   }
 
+  /// A rank holds what it fetches for two stages.
+  void set_room_for_weights() {
+    const auto fetches = [](const Stage& stage) { return stage.fetches_weights; };
+    if (std::none_of(plan_.stages.begin(), plan_.stages.end(), fetches)) return;
+    const DataFlow flow(plan_);
+    for (Rank rank = 0; rank < std::ssize(plan_.cluster.ranks); ++rank) {
+      const std::vector<int> stages = fetching_stages(plan_, flow, rank);
+      for (std::size_t j = kFetchedStagesHeld; j < stages.size(); ++j)
+        for (const Done& last : last_of(stages[j - kFetchedStagesHeld]))
+          if (owner(plan_.stages[at(last.first)], last.second) == rank) room_[at(stages[j])].push_back(last);
+    }
+  }
+
   /// The stage at the first position from `k` on that has one; kNone if none has.
   [[nodiscard]] int nearest(int Position::*work, int k, int step) const {
     for (; 0 <= k && k < std::ssize(positions_); k += step)
@@ -94,6 +113,7 @@ class Precedence {
   const std::vector<Position>& positions_;
   std::vector<int> before_;                                // by stage: what precedes it for the same micro-batch
   std::vector<std::vector<std::pair<int, int>>> windows_;  // by stage: stages and delays
+  std::vector<std::vector<Done>> room_;                    // by stage: last uses of weights that give way to its own
 };
 
 /// Everything runs with free communication, one after the other by start time.

@@ -9,6 +9,8 @@ namespace sluice {
 /// - a forward follows the forward at the position before,
 /// - recompute follows the last forward,
 /// - a backward(-input) follows the one at the position behind, the last one the last forward,
+/// - a forward whose weights are fetched follows, at all who fetch them, the last forward of the stage that they
+///   fetched for before the previous one: then they have room for these,
 /// - a backward-weight follows the backward-input at Position::weight_follows, or the last forward,
 /// and an optimizer step follows the stage's last micro-batches at all of its owners. So every value is
 /// written before it is read, and the gradients of all replicas are there before one of them updates.

@@ -1,6 +1,7 @@
 #include "optimizer/schedule/lowering.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 
 #include "core/asynchronous.h"
 #include "core/cost_model.h"
+#include "core/fetched_weights.h"
 #include "core/index.h"
 #include "core/liveness.h"
 #include "optimizer/schedule/linear_order.h"
@@ -37,6 +39,12 @@ namespace {
 // since a forward is as many versions behind as its layer's first position is slots
 // behind the last. And their starts follow the receiver's forward of the update's last
 // micro-batch, which is before its backward in G.
+//   Weights that are fetched start at their root at the head of the program, at a
+// receiver there too or right behind the last forward of the stage that it
+// fetched for before the previous one. G puts this before every forward that uses
+// the weights, at whatever rank: so all members have started when the first of
+// these waits for them. Their root waits in front of its optimizer step, which G
+// puts after all forwards of the layer, or at the end of its program.
 //   What a rank does next depends on its own list alone, starts never block, and
 // once a payload can move it stays so until it has. In such a network one run
 // that completes proves that all interleavings complete.
@@ -46,7 +54,9 @@ namespace {
 // else it makes, and no receiver starts those of one root before its last use of any.
 // (Where old versions make a receive of weights start late, what follows in the group
 // starts no earlier.)
-// Each stage's all-reduces have a group of their own: its layers' follow each other
+// Weights that are fetched have groups of their own, and everywhere start in the
+// pipeline's order, in which the generator runs the stages that fetch. Each
+// stage's all-reduces have a group of their own: its layers' follow each other
 // everywhere in ascending order.
 
 /// Where an instruction goes: in front of the compute instruction `slot`, or at the end.
@@ -58,6 +68,9 @@ struct Insertion {
   int order;  ///< G of what made the payload
   Instruction instruction;
 };
+
+/// What is fetched starts in front of all else at the same place, from a group of its own.
+constexpr int kFirstOfAll = std::numeric_limits<int>::min();
 
 class Lowering {
  public:
@@ -74,7 +87,8 @@ class Lowering {
       if (transfer.payload == Payload::weight_gradients)
         all_reduce_groups_.emplace(flow_.update_stage(transfer.layer), transfer.group);
       else
-        group_index_.emplace(plan.groups[at(transfer.group)], transfer.group);
+        (is_fetched(transfer) ? fetch_group_index_ : group_index_)
+            .emplace(plan.groups[at(transfer.group)], transfer.group);
       transfer_index_.emplace(transfer, t);
     }
   }
@@ -104,11 +118,13 @@ class Lowering {
     int version = 0;
   };
   using Readers = std::map<Rank, std::set<LayerId>>;  // of weights: rank -> layers
-  using FirstReads = std::map<Rank, int>;             // rank -> index of the first instruction that reads a value
+  using GroupIndex = std::map<Group, int>;
+  using FirstReads = std::map<Rank, int>;  // rank -> index of the first instruction that reads a value
 
   void insert_all() {
     find_first_reads();
     find_weights_readers();
+    fetch_weights();
     for (const auto& [order, place] : in_order()) {
       const auto [rank, index] = place;
       const Instruction& instruction = lists_[at(rank)][at(index)];
@@ -216,13 +232,72 @@ class Lowering {
         if (list[at(i)].op == Op::forward) forwards_[at(list[at(i)].stage)].push_back(i);
   }
 
+  /// To the owners of forward stages that fetch them, ahead of need: as soon as there is room for them.
+  void fetch_weights() {
+    for (int s = 0; s < std::ssize(plan_.stages); ++s) {
+      const Stage& stage = plan_.stages[at(s)];
+      if (!stage.fetches_weights) continue;
+      for (const LayerId layer : stage.layers)
+        if (plan_.profile.costs[at(layer)].parameter_bytes > 0) fetch_layer(stage, layer);
+    }
+  }
+
+  void fetch_layer(const Stage& stage, LayerId layer) {
+    const int update = flow_.update_stage(layer);
+    std::map<Rank, FirstReads> readers;  // by root
+    for (const Rank rank : stage.owners)
+      if (const int first = first_run(rank, stage); first != kNone && flow_.fetches(layer, rank))
+        readers[weights_server(plan_.stages[at(update)].owners, rank, plan_.cluster)][rank] = first;
+    for (const auto& [root, ranks] : readers) {
+      Transfer transfer{
+          .payload = Payload::weights, .layer = layer, .bytes = plan_.profile.costs[at(layer)].parameter_bytes};
+      transfer.group = group_of(root, ranks, fetch_group_index_);
+      const Call call{index_in(plan_.transfers, transfer_index_, transfer), kNone, kFirstOfAll + stage.index};
+      insert(root, call, 0, slot_of_update(root, update));
+      for (const auto& [rank, first] : ranks) insert(rank, call, room_for(stage, rank), first);
+    }
+  }
+
+  [[nodiscard]] bool is_fetched(const Transfer& transfer) const {
+    return transfer.payload == Payload::weights &&
+           plan_.stages[at(flow_.forward_stage(transfer.layer))].fetches_weights;
+  }
+
+  /// Index of the rank's first forward of the stage, kNone if it runs none.
+  [[nodiscard]] int first_run(Rank rank, const Stage& stage) const {
+    for (int i = 0; i < length(rank); ++i) {
+      const Instruction& instruction = lists_[at(rank)][at(i)];
+      if (instruction.op == Op::forward && &plan_.stages[at(instruction.stage)] == &stage) return i;
+    }
+    return kNone;
+  }
+
+  /// Index of the rank's update of the stage; the end in a program without one.
+  [[nodiscard]] int slot_of_update(Rank rank, int stage) const {
+    for (int i = 0; i < length(rank); ++i) {
+      const Instruction& instruction = lists_[at(rank)][at(i)];
+      if (instruction.op == Op::optimizer_step && instruction.stage == stage) return i;
+    }
+    return length(rank);
+  }
+
+  /// Behind the last forward of the stage whose weights give way to this one's.
+  [[nodiscard]] int room_for(const Stage& stage, Rank rank) const {
+    const std::vector<int> stages = fetching_stages(plan_, flow_, rank);
+    const auto own = std::find_if(stages.begin(), stages.end(), [&](int s) { return &plan_.stages[at(s)] == &stage; });
+    if (own - stages.begin() < kFetchedStagesHeld) return 0;
+    const Stage& leaving = plan_.stages[at(*(own - kFetchedStagesHeld))];
+    return after_last(rank, [&](const Stage& other) { return &other == &leaving; });
+  }
+
   /// By owner of stages that update: the layers with parameters whose weights it sends to ranks that run them in
-  /// any other work. Each is served by an owner on its own node if there is one, else by the first owner.
+  /// any other work and do not fetch them. Each is served by an owner on its own node if there is one, else by the
+  /// first owner.
   void find_weights_readers() {
     for (const Stage& stage : plan_.stages)
       for (const LayerId layer : stage.layers) {
         const Stage& updated = plan_.stages[at(flow_.update_stage(layer))];
-        if (plan_.profile.costs[at(layer)].parameter_bytes == 0) continue;
+        if (stage.fetches_weights || plan_.profile.costs[at(layer)].parameter_bytes == 0) continue;
         for (const Rank rank : stage.owners)
           if (!owns(rank, updated))
             weights_readers_[weights_server(updated.owners, rank, plan_.cluster)][rank].insert(layer);
@@ -247,7 +322,7 @@ class Lowering {
   void multicast(Transfer transfer, const Instruction& named, Rank root, int index, const FirstReads& readers,
                  const std::map<Rank, int>& earliest = {}) {
     if (readers.empty()) return;
-    transfer.group = group_of(root, readers);
+    transfer.group = group_of(root, readers, group_index_);
     const Call call{index_in(plan_.transfers, transfer_index_, transfer), named.microbatch, order_[at(root)][at(index)],
                     transfer.payload == Payload::weights ? named.version : 0};
     insert(root, call, index + 1, behind_next_compute(root, index));
@@ -296,11 +371,11 @@ class Lowering {
 
   [[nodiscard]] int length(Rank rank) const { return static_cast<int>(lists_[at(rank)].size()); }
 
-  int group_of(Rank root, const FirstReads& readers) {
+  int group_of(Rank root, const FirstReads& readers, GroupIndex& index) {
     Group group{.root = root, .members = {root}, .algorithm = algorithm_};
-    for (const auto& [rank, index] : readers) group.members.push_back(rank);
+    for (const auto& [rank, first_read] : readers) group.members.push_back(rank);
     std::sort(group.members.begin(), group.members.end());
-    return index_in(plan_.groups, group_index_, group);
+    return index_in(plan_.groups, index, group);
   }
 
   /// A row of its own, even if a multicast or another stage has an equal one: the order of starts within is its own.
@@ -353,7 +428,7 @@ class Lowering {
   const DataFlow flow_;
   const std::vector<std::vector<Instruction>>& lists_;  // the figure's, by rank
   const std::vector<std::vector<int>> order_;           // their G
-  std::map<Group, int> group_index_;                    // rows of the plan's tables
+  GroupIndex group_index_, fetch_group_index_;          // rows of the plan's tables
   std::map<int, int> all_reduce_groups_;                // by stage that updates
   std::map<Transfer, int> transfer_index_;
   std::map<ValueUse, FirstReads> first_reads_;

@@ -16,6 +16,8 @@ namespace sluice {
 /// Replicas sum the gradients of each layer with parameters before they update
 /// it. Afterwards the weights go to the other ranks that run the layer, to each
 /// from an owner on its own node if there is one, else from the first owner.
+/// Weights that a forward stage fetches travel before it runs instead, in every program, and only while the receiver
+/// holds those of fewer than kFetchedStagesHeld other stages.
 /// @param plan  stages, profile, cluster, microbatches and receive_ahead are set
 [[nodiscard]] Program lower(Plan& plan, const std::string& name, const Figure& figure, MulticastAlgorithm algorithm);
 

@@ -30,7 +30,7 @@ struct Position {
 /// it reads the gradients of all stages that consume what its layers made, and
 /// what is recomputed on a rank that they share; a schedule that delays weights gives all of them the first position's.
 /// Under all others position k is the one with index k, up to the last that the placement has, and delays are open
-/// (FigureWriter::take).
+/// (FigureWriter::take). Cooperative positions are those with stages, their delays open.
 [[nodiscard]] std::vector<Position> step_positions(const Plan& plan);
 
 /// The same positions with their forwards alone, and the delays of 1f1b over them.

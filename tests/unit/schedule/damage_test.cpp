@@ -63,7 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"chimera", 1600,
                          [](std::uint64_t seed) { return examples::random_placed_plan("chimera", seed); }},
                     Case{"zb_h1", 800, [](std::uint64_t seed) { return examples::random_placed_plan("zb-h1", seed); }},
-                    Case{"zb_v", 1600, [](std::uint64_t seed) { return examples::random_placed_plan("zb-v", seed); }}),
+                    Case{"zb_v", 1600, [](std::uint64_t seed) { return examples::random_placed_plan("zb-v", seed); }},
+                    Case{"cooperative", 2000, examples::random_cooperative_plan}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -176,6 +176,43 @@ std::vector<Stage> random_stages(Random& random, const Model& model, int positio
 
 namespace {
 
+/// Any ranks, in any order; a rank may have several forward stages.
+std::vector<Rank> some_ranks(Random& random, int ranks) {
+  std::vector<Rank> some(at(ranks));
+  std::iota(some.begin(), some.end(), 0);
+  std::shuffle(some.begin(), some.end(), random);
+  some.resize(at(uniform(random, 1, ranks)));
+  return some;
+}
+
+/// Recomputing a layer elsewhere than where it is updated needs weights that are kept.
+void keep_weights_that_others_recompute(std::vector<Stage>& stages) {
+  const auto both_have = [](const Stage& a, const Stage& b) {
+    return std::find_first_of(a.layers.begin(), a.layers.end(), b.layers.begin(), b.layers.end()) != a.layers.end();
+  };
+  for (Stage& forward : stages)
+    for (const Stage& again : stages)
+      for (const Stage& backward : stages)
+        if (again.work == Work::recompute && backward.work == Work::backward && again.owners != backward.owners &&
+            both_have(forward, again) && both_have(again, backward))
+          forward.fetches_weights = false;
+}
+
+std::vector<Stage> random_cooperative_stages(Random& random, const Model& model, int positions, int ranks) {
+  const std::vector<int> position_of = random_positions(random, model, positions);
+  std::vector<Stage> stages;
+  append_stages(stages, Work::forward, position_of, Owners(at(positions), {0}));
+  for (Stage& stage : stages) {
+    stage.owners = some_ranks(random, ranks);
+    stage.fetches_weights = chance(random, 0.8);
+  }
+  append_stages(stages, Work::backward, chance(random, 0.5) ? position_of : random_positions(random, model, positions),
+                random_owners(random, positions, ranks));
+  if (chance(random, 0.7)) append_recomputes(random, stages, model);
+  keep_weights_that_others_recompute(stages);
+  return stages;
+}
+
 std::vector<int> random_bounds(Random& random, int layers, int workers) {
   std::vector<int> bounds{0, layers};
   while (std::ssize(bounds) < workers + 1) bounds.push_back(uniform(random, 0, layers));
@@ -273,6 +310,21 @@ Plan random_placed_plan(const std::string& schedule, std::uint64_t seed) {
                      .schedule = schedule,
                      .microbatches = uniform(random, 1, 12),
                      .stages = std::move(stages),
+                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+}
+
+Plan random_cooperative_plan(std::uint64_t seed) {
+  Random random(seed);
+  const Profile profile = random_profile(random);
+  const int positions = uniform(random, 1, 5);
+  const int ranks = positions + uniform(random, 0, 2);
+  const Cluster cluster = random_cluster(random, ranks);
+  return build_plan({.profile = profile,
+                     .cluster = cluster,
+                     .schedule = "cooperative",
+                     .microbatches = uniform(random, 1, 9),
+                     .stages = random_cooperative_stages(random, profile.model, positions, ranks),
+                     .compute_only = chance(random, 0.2),
                      .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
 }
 

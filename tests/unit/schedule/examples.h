@@ -44,6 +44,10 @@ struct WorkTimes {
 /// up to 5 ranks, 4 chunks and 12 micro-batches.
 [[nodiscard]] Plan random_placed_plan(const std::string& schedule, std::uint64_t seed);
 
+/// A plan like random_plan's, but cooperative: the forward stages of several ranks run one after the other, and most of
+/// them fetch their weights; backwards are whole.
+[[nodiscard]] Plan random_cooperative_plan(std::uint64_t seed);
+
 /// A plan like random_plan's, but worker k on rank k has an interval of forward and one of whole
 /// backward, which may be empty; gpipe or 1f1b.
 [[nodiscard]] Plan random_interval_plan(std::uint64_t seed);

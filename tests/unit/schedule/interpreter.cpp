@@ -112,6 +112,8 @@ struct Content {
 
 struct Weights {
   Symbol symbol = 0;
+  bool missing = false;  // not fetched yet, or dropped
+  bool dropped = false;
   Symbol gradient = 0;  // a sum, the order of whose parts does not matter
   bool in_flight = false;
   bool being_summed = false;
@@ -156,9 +158,10 @@ class Machine {
         ranks_(program.ranks.size()) {
     for (const Group& group : plan.groups) edges_.push_back(multicast_edges(group, plan.cluster));
     for (std::size_t l = 0; l < model_.layers.size(); ++l)
-      for (RankState& rank : ranks_) {
-        Weights& weights = rank.weights[static_cast<int>(l)];
+      for (std::size_t r = 0; r < ranks_.size(); ++r) {
+        Weights& weights = ranks_[r].weights[static_cast<int>(l)];
         weights.symbol = weights.versions[0] = initial_symbol(static_cast<int>(l));
+        weights.missing = fetches(static_cast<Rank>(r), static_cast<LayerId>(l));
       }
   }
 
@@ -239,6 +242,7 @@ class Machine {
       case Op::forward:
       case Op::recompute:
         forward(state, instruction);
+        drop_weights(rank, instruction);
         break;
       case Op::backward:
       case Op::backward_input:
@@ -283,6 +287,30 @@ class Machine {
         if (!again) define(state, key, {made});
       }
     }
+  }
+
+  /// Nobody keeps fetched weights beyond the last of his micro-batches.
+  void drop_weights(Rank rank, const Instruction& instruction) {
+    const Stage& own = stage(instruction);
+    if (instruction.op != Op::forward || !holds(own.owners, rank)) return;
+    int last = plan_.microbatches - 1;
+    while (last > instruction.microbatch && owner(own, last) != rank) --last;
+    if (instruction.microbatch != last) return;
+    for (const LayerId layer : own.layers)
+      if (fetches(rank, layer)) {
+        Weights& weights = ranks_[static_cast<std::size_t>(rank)].weights[layer];
+        weights.missing = weights.dropped = true;
+      }
+  }
+
+  [[nodiscard]] bool fetches(Rank rank, LayerId layer) const {
+    bool fetches = false;
+    for (const Stage& stage : plan_.stages) {
+      if (!holds(stage.layers, layer) || !holds(stage.owners, rank)) continue;
+      if (stage.work == Work::backward || stage.work == Work::backward_weight) return false;
+      fetches = fetches || stage.fetches_weights;
+    }
+    return fetches;
   }
 
   void backward(RankState& state, const Instruction& instruction) {
@@ -423,7 +451,7 @@ class Machine {
   static Symbol payload(RankState& state, const Transfer& transfer, int microbatch) {
     if (transfer.payload != Payload::weights) return fetch(state, key(transfer, microbatch));
     Weights& weights = state.weights[transfer.layer];
-    if (weights.in_flight) throw Fault{"weights sent while they arrive"};
+    if (weights.in_flight || weights.missing) throw Fault{"weights sent that are not there"};
     ++weights.being_sent;
     return weights.symbol;
   }
@@ -432,6 +460,7 @@ class Machine {
     if (transfer.payload != Payload::weights) return define(state, key(transfer, microbatch), {0, true});
     Weights& weights = state.weights[transfer.layer];
     if (weights.in_flight || weights.being_sent > 0) throw Fault{"weights received while they travel"};
+    if (weights.dropped) throw Fault{"weights fetched that nobody needs any more"};
     weights.in_flight = true;
   }
 
@@ -468,7 +497,7 @@ class Machine {
       --weights.being_sent;
     } else {
       weights.symbol = call.held.at(rank);
-      weights.in_flight = false;
+      weights.in_flight = weights.missing = false;
     }
   }
 
@@ -512,6 +541,7 @@ class Machine {
       return weights.versions.at(version);
     }
     if (state.weights[layer].in_flight) throw Fault{"weights in flight"};
+    if (state.weights[layer].missing) throw Fault{"weights missing"};
     if (state.weights[layer].symbol != initial_symbol(layer)) throw Fault{"weights of the next step"};
     return state.weights[layer].symbol;
   }
@@ -562,8 +592,9 @@ class Machine {
     for (const Stage& stage : plan_.stages)
       for (const Rank rank : stage.owners)
         for (const LayerId layer : stage.layers)
-          state.weights[{rank, layer}] = late_ ? newest(ranks_[static_cast<std::size_t>(rank)].weights[layer])
-                                               : ranks_[static_cast<std::size_t>(rank)].weights[layer].symbol;
+          if (!fetches(rank, layer))
+            state.weights[{rank, layer}] = late_ ? newest(ranks_[static_cast<std::size_t>(rank)].weights[layer])
+                                                 : ranks_[static_cast<std::size_t>(rank)].weights[layer].symbol;
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       for (const auto& [key, content] : ranks_[r].values)
         if (key.stage == kNone && !read_forward(key.tensor))

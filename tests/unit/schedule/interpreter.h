@@ -14,7 +14,7 @@ using Symbol = std::uint64_t;
 
 /// What a program leaves behind.
 struct FinalState {
-  std::map<std::pair<Rank, LayerId>, Symbol> weights;              ///< of every layer at every rank that runs it
+  std::map<std::pair<Rank, LayerId>, Symbol> weights;              ///< of every layer at every rank that keeps it
   std::map<std::tuple<Rank, TensorId, int>, Symbol> results;       ///< tensors that no layer reads, by micro-batch
   std::map<std::tuple<Rank, Op, int>, std::vector<int>> work_log;  ///< by stage: micro-batches in order
   bool operator==(const FinalState&) const = default;
@@ -31,8 +31,8 @@ struct Outcome {
 /// numbers, so that they do not depend on who adds what first. Faults are a
 /// stall, a value that is missing, in flight, written twice or (where a stage has
 /// a recompute stage) not recomputed, weights touched while in flight, gradients
-/// touched while replicas sum them, starts and waits that do not pair up, and
-/// members that start a group's collectives in different order.
+/// touched while replicas sum them, fetched weights missing (not there yet, or not any more), starts and waits that do
+/// not pair up, and members that start a group's collectives in different order.
 /// Asynchronous plans: of an unrolled program (core/asynchronous.h); besides, faults are a version that is not held, in
 /// flight or not the micro-batch's, one replaced while it travels, and updates out of turn.
 /// Shares nothing with verifier and simulator but the plan's tables and multicast_edges.

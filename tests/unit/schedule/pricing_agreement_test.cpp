@@ -19,7 +19,7 @@ Loads loads_of(const Plan& plan) {
 
 TEST(PricingAgreement, each_rank_computes_as_long_as_priced) {
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-    const Plan plan = examples::random_plan(seed);
+    const Plan plan = seed % 4 == 0 ? examples::random_cooperative_plan(seed) : examples::random_plan(seed);
     const Loads loads = loads_of(plan);
     for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank) {
       double seconds = 0;
@@ -35,7 +35,7 @@ TEST(PricingAgreement, each_rank_computes_as_long_as_priced) {
 TEST(PricingAgreement, no_nic_carries_less_than_priced) {
   int exact = 0, nics = 0;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
-    const Plan plan = examples::random_plan(seed);
+    const Plan plan = seed % 4 == 0 ? examples::random_cooperative_plan(seed) : examples::random_plan(seed);
     const Loads loads = loads_of(plan);
     const Timeline timeline = simulate(plan);
     std::vector<std::int64_t> sent(loads.nodes.size()), received(loads.nodes.size());
