@@ -11,9 +11,11 @@
 #include "core/schedule.h"
 #include "core/text.h"
 #include "optimizer/planner/candidates.h"
+#include "optimizer/planner/cooperative_cuts.h"
 #include "optimizer/planner/placed_stages.h"
 #include "optimizer/planner/score.h"
 #include "optimizer/schedule/build_plan.h"
+#include "optimizer/schedule/cooperative.h"
 
 namespace sluice {
 namespace {
@@ -49,6 +51,8 @@ class Planner {
     refuse_what_cannot_be();
     if (request_.fixed_stages)
       judge_fixed();
+    else if (is_cooperative())
+      search_cooperative();
     else if (is_placed_here())
       search_placed();
     else if (request_.cost == CostModel::sluice)
@@ -61,7 +65,9 @@ class Planner {
       return rank_key(request_, a) < rank_key(request_, b);
     });
     plan.runners_up = std::move(others_);
-    plan.method = request_.fixed_stages ? "fixed" : is_placed_here() ? "local search" : to_string(solved_.method);
+    plan.method = request_.fixed_stages                  ? "fixed"
+                  : is_placed_here() || is_cooperative() ? "local search"
+                                                         : to_string(solved_.method);
     plan.lower_bound_s = bound_s_;
     plan.status = status();
     explain(plan);
@@ -81,6 +87,7 @@ class Planner {
       throw infeasible(text("schedule sequential runs on one rank, not on ", ranks(), ": use gpipe or 1f1b"));
     require_split_backward(problem_.profile, problem_.pricing.schedule);
     if (asynchronous(problem_.pricing.schedule)) refuse_what_asynchronous_schedules_lack();
+    if (is_cooperative()) refuse_what_cooperative_lacks();
     const bool three = space.cuts == Cuts::three || fixes_weight_cuts();
     if (three && !problem_.profile.split_backward)
       throw infeasible(
@@ -108,7 +115,49 @@ class Planner {
                             ": raise --microbatches or --global-batch, or use pipedream"));
   }
 
+  [[nodiscard]] bool is_cooperative() const {
+    return schedule_named(problem_.pricing.schedule).placement == Placement::cooperative;
+  }
+
+  void refuse_what_cooperative_lacks() const {
+    const SearchSpace& space = problem_.space;
+    const char* lacking = space.cuts == Cuts::three            ? "--cuts three"
+                          : space.most_replicas > 1            ? "--replicas"
+                          : space.ideals                       ? "--stages ideals"
+                          : space.free_backward                ? "--free-backward"
+                          : request_.cost != CostModel::sluice ? "--cost of others"
+                          : request_.method != Method::automatic && request_.method != Method::dp
+                              ? "--method other than dp"
+                              : nullptr;
+    if (lacking != nullptr)
+      throw infeasible(
+          text("schedule cooperative has intervals of layers, one rank each, for whole backwards, and does "
+               "not combine with ",
+               lacking, ": leave it out"));
+  }
+
+  /// Each cut is moved as long as that helps.
+  void search_cooperative() {
+    constexpr std::size_t kMostJudged = 200;
+    const Model& model = problem_.profile.model;
+    const auto judge_cuts = [&](const std::vector<int>& bounds) { judge(cooperative_stages(model, bounds)); };
+    for (const std::vector<int>& bounds : cooperative_cuts(problem_)) judge_cuts(bounds);
+    const auto in_time = [&, until = halfway()] {
+      return judged_.size() < kMostJudged && std::chrono::steady_clock::now() < until;
+    };
+    for (std::size_t known = 0; best_ && known != judged_.size() && in_time();) {
+      known = judged_.size();
+      for (const std::vector<int>& bounds : neighbours(cooperative_bounds(best_->stages)))
+        if (in_time()) judge_cuts(bounds);
+    }
+    bound_s_ = compute_bound(problem_);
+    solved_.method = Method::dp;
+    solved_.solution.lower_bound = bound_s_;
+  }
+
   void judge_fixed() {
+    if (is_cooperative())
+      return judge(cooperative_stages(problem_.profile.model, joint_bounds(*request_.fixed_stages)));
     if (problem_.space.cuts == Cuts::joint && describe_stages(*request_.fixed_stages).cuts != to_string(Cuts::joint))
       throw usage_error("--cuts joint, but the fixed cuts of forward and backward differ");
     judge(*request_.fixed_stages);
@@ -238,7 +287,7 @@ class Planner {
   }
 
   [[nodiscard]] bool fits_with_recomputation() const {
-    if (is_placed_here()) return false;
+    if (is_placed_here() || is_cooperative()) return false;
     Problem relaxed = problem_;
     relaxed.space.recompute = true;
     const Solution solution = solve(relaxed, Method::dp, request_.deadline).solution;
@@ -254,9 +303,9 @@ class Planner {
           "least ", to_string(request_.cost), " cost: ", solved_.solution.price, " s; ",
           plan.programs.empty() ? "a partition for comparison, without a schedule" : "bottleneck and step are ours"));
     if (request_.fixed_stages || is_foreign()) return;
-    if (problem_.space.cuts != Cuts::joint && figures.cuts == "joint" && figures.workers > 1)
+    if (problem_.space.cuts != Cuts::joint && figures.cuts == "joint" && figures.workers > 1 && !is_cooperative())
       notes_.push_back(text(to_string(problem_.space.cuts), " cuts gain nothing here: the best plan has joint cuts"));
-    if (figures.recomputed_layers > 0)
+    if (figures.recomputed_layers > 0 && !is_cooperative())
       notes_.push_back(text(figures.recomputed_layers, " layers run forward twice to save memory or traffic"));
     if (plan.status != "optimal") notes_.push_back(why_not_optimal(figures.bottleneck_s));
   }
@@ -275,6 +324,7 @@ class Planner {
                                                   percent(bottleneck / bound_s_ - 1), ")")
                                            : std::string("no bound is known");
     if (solution.timed_out) return "the time limit came before the proof: " + bound;
+    if (is_cooperative()) return bound;
     if (!solution.found()) return "fits memory by the exact count, though not by the safe one of the search: " + bound;
     if (bottleneck > solution.price * kRounding) return "chosen for its step time: " + bound;
     if (is_optimal(solution) && memory_is_limited(problem_.cluster))

@@ -69,9 +69,19 @@ std::map<LayerId, std::pair<int, std::vector<Rank>>> places(const std::vector<St
   return places;
 }
 
+/// Forward stages that fetch weights as if they belonged to the owners who send them.
+std::vector<Stage> at_their_owners(std::vector<Stage> stages) {
+  for (Stage& forward : stages)
+    for (const Stage& stage : stages)
+      if (forward.fetches_weights && stage.work == Work::backward && stage.index == forward.index)
+        forward.owners = stage.owners;
+  return stages;
+}
+
 }  // namespace
 
-PlanFigures describe_stages(const std::vector<Stage>& stages) {
+PlanFigures describe_stages(const std::vector<Stage>& given) {
+  const std::vector<Stage> stages = at_their_owners(given);
   const std::map<int, int> replicas = replicas_by_position(stages);
   const auto cuts_text = [&](Work work) {
     const auto cuts = cuts_of(stages, work, replicas);

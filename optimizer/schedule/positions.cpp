@@ -133,14 +133,14 @@ std::vector<Position> step_positions(const Plan& plan) {
     stage_for(by_index[plan.stages[at(s)].index], plan.stages[at(s)].work) = s;
   const Placement placement = schedule_named(plan.schedule).placement;
   const bool line = placement == Placement::line;
-  const bool cooperative = placement == Placement::cooperative;
-  if (!line && !cooperative) {
+  const bool placed = is_placed(placement);
+  if (placed) {
     const int ranks = pipeline_ranks(plan), last = by_index.rbegin()->first;
     for (int k = positions_of(placement, ranks, last / ranks + 1) - 1; k >= 0; --k) by_index[k];
   }
   std::vector<Position> positions;
   for (const auto& [index, position] : by_index) positions.push_back(position);
-  WeightOrder(plan.profile.model, plan.stages, positions).fill(line || cooperative);
+  WeightOrder(plan.profile.model, plan.stages, positions).fill(!placed);
   if (line) set_delays(positions, plan.stages, {.schedule = plan.schedule, .microbatches = plan.microbatches});
   return positions;
 }
