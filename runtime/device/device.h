@@ -81,18 +81,18 @@ struct LayerMemory {
   void* workspace = nullptr;              ///< workspace_bytes(), scratch
 };
 
-/// One layer's kernels for one shape, with its parameters in the layouts that
-/// the kernels want. Primitive, memory format and fusion depend on the layer, its
-/// shape, the thread count and the device alone, never on the cut.
+/// One layer's kernels for one shape. They want its parameters in layouts of their own. Primitive, memory format and
+/// fusion depend on the layer, its shape, the thread count and the device alone, never on the cut.
 class LayerKernel {
  public:
   virtual ~LayerKernel() = default;
   [[nodiscard]] virtual std::int64_t workspace_bytes() const = 0;
-  [[nodiscard]] virtual std::int64_t packed_bytes() const = 0;
+  [[nodiscard]] virtual std::int64_t packed_bytes() const = 0;  ///< a multiple of a cache line
 
   /// Takes over new master weights (device pointers in the order of
   /// Layer::parameters, float32, logical order). After an update and a receive.
-  virtual void pack(Stream& stream, std::span<const float* const> parameters) = 0;
+  /// @param packed  packed_bytes() of device memory, on a cache line, for the copies that the kernels read from now on
+  virtual void pack(Stream& stream, std::span<const float* const> parameters, void* packed) = 0;
 
   /// Writes output and auxiliary.
   virtual void forward(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context) = 0;

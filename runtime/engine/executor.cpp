@@ -18,8 +18,10 @@ std::map<LayerId, LayerRuntime> make_layers(const Plan& plan, Rank rank, Device&
       for (const LayerId layer : stage.layers) updates[layer] |= updates_weights(stage.work);
   std::map<LayerId, LayerRuntime> layers;
   const Model& model = plan.profile.model;
+  const DataFlow flow(plan);
   for (const auto& [layer, updated] : updates)
-    layers.try_emplace(layer, device, model.layers[at(layer)], model.microbatch, updated, weight_versions(plan, layer));
+    layers.try_emplace(layer, device, model.layers[at(layer)], model.microbatch, updated,
+                       flow.fetches(layer, rank) ? 0 : weight_versions(plan, layer));
   return layers;
 }
 
@@ -78,6 +80,7 @@ Executor::Executor(const Plan& plan, Device& device, Communicator& comm, DataLoa
       gradient_stage_(gradient_stages(plan)),
       window_(microbatch_window(plan)),
       layers_(make_layers(plan, comm.rank(), device)),
+      fetch_slots_(plan, comm.rank(), device, layers_),
       buffers_(plan, comm.rank(), device),
       workspace_(device.allocate(largest_workspace(layers_))),
       scratch_{device.allocate(scratch_bytes(plan, comm.rank())), device.allocate(scratch_bytes(plan, comm.rank()))},
@@ -103,7 +106,8 @@ Executor::Executor(const Plan& plan, Device& device, Communicator& comm, DataLoa
 }
 
 void Executor::initialise() {
-  for (auto& [id, layer] : layers_) layer.init(*stream_, settings_.seed);
+  for (auto& [id, layer] : layers_)
+    if (layer.versions() > 0) layer.init(*stream_, settings_.seed);
 }
 
 ProgramRun Executor::run(const Program& program, const RunContext& context) {

@@ -16,6 +16,7 @@
 #include "runtime/device/device.h"
 #include "runtime/engine/clock.h"
 #include "runtime/engine/data_loader.h"
+#include "runtime/engine/fetch_slots.h"
 #include "runtime/engine/loss.h"
 #include "runtime/engine/value_buffers.h"
 #include "runtime/nn/layer_runtime.h"
@@ -66,7 +67,7 @@ class Executor {
   /// The first layer whose output, as far as it is still held, has a value that is not finite.
   [[nodiscard]] std::optional<LayerId> first_layer_not_finite();
 
-  /// The masters of every layer that this rank runs in any work (host memory).
+  /// The masters of every layer whose weights this rank keeps (host memory).
   [[nodiscard]] std::map<LayerId, std::vector<float>> weights();
   /// True on one rank for each layer: the first of those that update it. All of them hold the same weights.
   [[nodiscard]] bool saves(LayerId layer) const;
@@ -123,6 +124,7 @@ class Executor {
   float loss_scale_ = 0;  ///< 1 / samples of an update
 
   std::map<LayerId, LayerRuntime> layers_;
+  FetchSlots fetch_slots_;
   ValueBuffers buffers_;
   Buffer workspace_;
   /// Gradients between the layers of one backward stage: a layer reads one and writes the other.

@@ -28,7 +28,8 @@ std::optional<LayerId> Executor::first_layer_not_finite() {
 
 std::map<LayerId, std::vector<float>> Executor::weights() {
   std::map<LayerId, std::vector<float>> weights;
-  for (auto& [id, layer] : layers_) weights[id] = layer.save(*stream_);
+  for (auto& [id, layer] : layers_)
+    if (layer.versions() > 0) weights[id] = layer.save(*stream_);
   return weights;
 }
 
@@ -40,7 +41,8 @@ bool Executor::saves(LayerId layer) const {
 }
 
 std::int64_t Executor::allocated_bytes() const {
-  std::int64_t bytes = buffers_.bytes() + workspace_.bytes() + scratch_.first.bytes() + scratch_.second.bytes();
+  std::int64_t bytes =
+      fetch_slots_.bytes() + buffers_.bytes() + workspace_.bytes() + scratch_.first.bytes() + scratch_.second.bytes();
   for (const auto& [id, layer] : layers_) {
     bytes += layer.versions() * (layer.masters_bytes() + layer.packed_bytes());
     if (layer.gradients() != nullptr) bytes += 2 * layer.masters_bytes();  // gradients, momentum

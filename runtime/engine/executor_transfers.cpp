@@ -19,12 +19,17 @@ int Executor::tag(const Instruction& instruction) const {
 }
 
 void Executor::start_multicast(const Instruction& instruction) {
+  const Transfer& transfer = plan_.transfers[at(instruction.transfer)];
+  if (transfer.payload == Payload::weights)
+    if (LayerRuntime& layer = layers_.at(transfer.layer); layer.versions() == 0) {
+      const auto [masters, packed] = fetch_slots_.find(*program_, transfer.layer);
+      layer.place(masters, packed);
+    }
   // One event serves both ends: at the root the payload is computed, elsewhere
   // the slot's last reader has run, once everything enqueued so far is done.
-  operations_.emplace(
-      std::pair{instruction.transfer, instruction.microbatch},
-      comm_.start_multicast(edges_[at(instruction.transfer)], payload(instruction),
-                            plan_.transfers[at(instruction.transfer)].bytes, tag(instruction), stream_->record()));
+  operations_.emplace(std::pair{instruction.transfer, instruction.microbatch},
+                      comm_.start_multicast(edges_[at(instruction.transfer)], payload(instruction), transfer.bytes,
+                                            tag(instruction), stream_->record()));
 }
 
 void Executor::start_all_reduce(const Instruction& instruction) {

@@ -47,13 +47,6 @@ void require_tables_of_layers(const Model& model) {
     if (expected.tensors[t] != model.tensors[t]) refuse(text("tensor ", model.tensors[t].name, " is"));
 }
 
-void require_known_stages(const Plan& plan) {
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const Stage& stage = plan.stages[s];
-    if (stage.fetches_weights) throw bad_input(text("stage ", s, " fetches weights: training does not support that"));
-  }
-}
-
 }  // namespace
 
 void require_executable(const Plan& plan) {
@@ -62,7 +55,6 @@ void require_executable(const Plan& plan) {
   require_tables_of_layers(plan.profile.model);
   for (const ElementType type : {plan.compute_type, plan.boundary_type, plan.master_type})
     if (type != ElementType::float32) throw bad_input("the plan asks for an element type other than float32");
-  require_known_stages(plan);
   const std::vector<const char*> needed =
       asynchronous(plan) ? std::vector{"fill", "steady", "drain", "evaluate"} : std::vector{"step", "evaluate"};
   for (const char* name : needed) (void)program(plan, name);

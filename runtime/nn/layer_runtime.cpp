@@ -1,5 +1,6 @@
 #include "runtime/nn/layer_runtime.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -43,10 +44,20 @@ std::vector<float> initial_values(const Layer& layer, const Parameter& parameter
 }
 
 LayerRuntime::LayerRuntime(Device& device, const Layer& layer, std::int64_t microbatch, bool updates, int versions)
-    : device_(device), layer_(layer), offsets_(parameter_offsets(layer)) {
+    : device_(device),
+      layer_(layer),
+      offsets_(parameter_offsets(layer)),
+      versions_(parameter_bytes(layer) > 0 ? versions : 1) {
   const std::int64_t bytes = parameter_bytes(layer);
-  for (int i = 0; i < (bytes > 0 ? versions : 1); ++i)
-    ring_.push_back({bytes > 0 ? device.allocate(bytes) : Buffer{}, device.create_kernel(layer, microbatch)});
+  for (int i = 0; i < std::max(1, versions_); ++i) {
+    Weights& weights = ring_.emplace_back();
+    weights.kernel = device.create_kernel(layer, microbatch);
+    if (bytes == 0 || versions_ == 0) continue;
+    weights.masters_memory = device.allocate(bytes);
+    weights.packed_memory = device.allocate(weights.kernel->packed_bytes());
+    weights.masters = static_cast<float*>(weights.masters_memory.data());
+    weights.packed = weights.packed_memory.data();
+  }
   if (bytes == 0 || !updates) return;
   gradients_ = device.allocate(bytes);
   momentum_ = device.allocate(bytes);
@@ -87,6 +98,11 @@ std::vector<float> LayerRuntime::save(Stream& stream) const {
   return values;
 }
 
+void LayerRuntime::place(void* masters, void* packed) {
+  ring_.front().masters = static_cast<float*>(masters);
+  ring_.front().packed = packed;
+}
+
 void LayerRuntime::restart_versions() {
   first_ += newest_;
   newest_ = 0;
@@ -94,7 +110,8 @@ void LayerRuntime::restart_versions() {
 
 void LayerRuntime::pack(Stream& stream, std::int64_t version) {
   if (!masters()) return;
-  weights(version).kernel->pack(stream, split(static_cast<const float*>(masters(version)), offsets_));
+  const Weights& packed = weights(version);
+  packed.kernel->pack(stream, split(static_cast<const float*>(packed.masters), offsets_), packed.packed);
   newest_ = version;
 }
 

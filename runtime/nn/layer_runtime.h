@@ -20,27 +20,30 @@ namespace sluice {
 /// What a rank holds of one layer: its kernels, its master weights and, where it
 /// updates them, gradients and momentum. Calls enqueue on a stream and return.
 ///
+/// Weights that are fetched lie where place() says: the layer holds none itself.
 /// Asynchronous schedules need several versions of the weights at a time: a ring of masters and packed copies, in
 /// which version v takes the place of version v - versions(). There is one set of gradients and one momentum.
 class LayerRuntime {
  public:
   /// Masters hold no values until init, load or a receive followed by pack.
   /// @param updates   this rank owns backward-weight and the update: gradients and momentum are allocated
-  /// @param versions  that are held at a time, at least 1
+  /// @param versions  that are held at a time; 0: none, the weights are fetched
   /// @throws Error (bad input) if the device has no kernel for the layer
   LayerRuntime(Device& device, const Layer& layer, std::int64_t microbatch, bool updates, int versions = 1);
 
   [[nodiscard]] const Layer& layer() const { return layer_; }
-  [[nodiscard]] int versions() const { return static_cast<int>(ring_.size()); }
+  [[nodiscard]] int versions() const { return versions_; }
   [[nodiscard]] std::int64_t workspace_bytes() const { return weights().kernel->workspace_bytes(); }
   [[nodiscard]] std::int64_t packed_bytes() const { return weights().kernel->packed_bytes(); }  ///< of one version
 
   /// All parameters, one behind the other in the order of Layer::parameters,
   /// float32, in device memory: one message carries them. Null and 0 for a layer without any.
-  [[nodiscard]] float* masters(std::int64_t version = 0) const {
-    return static_cast<float*>(weights(version).masters.data());
-  }
-  [[nodiscard]] std::int64_t masters_bytes() const { return weights().masters.bytes(); }
+  [[nodiscard]] float* masters(std::int64_t version = 0) const { return weights(version).masters; }
+  [[nodiscard]] std::int64_t masters_bytes() const { return parameter_bytes(layer_); }
+
+  /// Where weights that are fetched next go, which must stay until the next place(): masters_bytes(), and
+  /// packed_bytes() on a cache line.
+  void place(void* masters, void* packed);
   /// Laid out like the masters; null unless `updates`.
   [[nodiscard]] float* gradients() const { return static_cast<float*>(gradients_.data()); }
   [[nodiscard]] float* momentum() const { return static_cast<float*>(momentum_.data()); }
@@ -75,8 +78,10 @@ class LayerRuntime {
 
  private:
   struct Weights {
-    Buffer masters;
-    std::unique_ptr<LayerKernel> kernel;  ///< with the packed copy
+    std::unique_ptr<LayerKernel> kernel;
+    Buffer masters_memory, packed_memory;  ///< none where weights are fetched
+    float* masters = nullptr;
+    void* packed = nullptr;
   };
   [[nodiscard]] const Weights& weights(std::int64_t version = 0) const {
     return ring_[static_cast<std::size_t>((first_ + version) % std::ssize(ring_))];
@@ -86,6 +91,7 @@ class LayerRuntime {
   Device& device_;
   Layer layer_;
   std::vector<std::int64_t> offsets_;  ///< of each parameter in the buffers [elements], and the end
+  int versions_;
   std::vector<Weights> ring_;
   std::int64_t first_ = 0;   ///< place of version 0 in the ring
   std::int64_t newest_ = 0;  ///< version

@@ -70,6 +70,7 @@ LayerHarness::LayerHarness(Device& device, const Layer& layer, std::int64_t micr
       kernel_(device.create_kernel(layer, microbatch)),
       output_(guarded(4 * output_count())),
       auxiliary_(guarded(auxiliary_bytes(layer, microbatch))),
+      packed_(guarded(kernel_->packed_bytes())),
       workspace_(guarded(kernel_->workspace_bytes())),
       input_gradient_(guarded(4 * input_count())) {
   for (const Parameter& parameter : layer_.parameters)
@@ -83,7 +84,7 @@ void LayerHarness::pack(const std::vector<std::vector<float>>& parameters) {
     masters.push_back(upload(values.data(), 4 * std::ssize(values)));
     pointers.push_back(static_cast<const float*>(masters.back().data()));
   }
-  kernel_->pack(*stream_, pointers);
+  kernel_->pack(*stream_, pointers, packed_.data());
   stream_->record().wait();  // the masters go away here: a kernel keeps its own copy
 }
 
@@ -157,7 +158,7 @@ std::vector<T> LayerHarness::download(const Buffer& buffer) {
 }
 
 void LayerHarness::check_guards() {
-  std::vector<const Buffer*> buffers{&output_, &auxiliary_, &workspace_, &input_gradient_};
+  std::vector<const Buffer*> buffers{&output_, &auxiliary_, &packed_, &workspace_, &input_gradient_};
   for (const Buffer& sum : gradients_) buffers.push_back(&sum);
   for (const Buffer* buffer : buffers) {
     std::vector<std::uint8_t> guard(static_cast<std::size_t>(kGuardBytes));

@@ -54,7 +54,7 @@ class LayerHarness {
   std::int64_t microbatch_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<LayerKernel> kernel_;
-  Buffer input_, labels_, output_, auxiliary_, workspace_, input_gradient_;
+  Buffer input_, labels_, output_, auxiliary_, packed_, workspace_, input_gradient_;
   std::vector<Buffer> gradients_;
 };
 

@@ -20,10 +20,9 @@ class FakeKernel : public LayerKernel {
   std::int64_t workspace_bytes() const override { return inner_->workspace_bytes(); }
   std::int64_t packed_bytes() const override { return inner_->packed_bytes(); }
 
-  void pack(Stream& stream, std::span<const float* const> parameters) override {
-    enqueue(stream, [inner = inner_, parameters = std::vector(parameters.begin(), parameters.end())](Stream& on) {
-      inner->pack(on, parameters);
-    });
+  void pack(Stream& stream, std::span<const float* const> parameters, void* packed) override {
+    enqueue(stream, [inner = inner_, parameters = std::vector(parameters.begin(), parameters.end()),
+                     packed](Stream& on) { inner->pack(on, parameters, packed); });
   }
   void forward(Stream& stream, const LayerMemory& memory, const MicrobatchContext& context) override {
     enqueue(stream, [inner = inner_, memory, context](Stream& on) { inner->forward(on, memory, context); });

@@ -17,7 +17,7 @@ class PlainKernel : public LayerKernel {
  public:
   [[nodiscard]] std::int64_t workspace_bytes() const override { return 0; }
   [[nodiscard]] std::int64_t packed_bytes() const override { return 0; }
-  void pack(Stream&, std::span<const float* const>) override {}
+  void pack(Stream&, std::span<const float* const>, void*) override {}
   void backward_weight(Stream&, const LayerMemory&, const MicrobatchContext&, std::span<float* const>, bool) override {}
 };
 

@@ -11,7 +11,7 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// Parts of the workspace start on cache lines.
+// Parts of the workspace and of the packed weights start on cache lines.
 std::int64_t aligned(std::size_t bytes) { return (static_cast<std::int64_t>(bytes) + 63) / 64 * 64; }
 
 /// A layer with weight and bias as oneDNN sees it. Activations lie plainly (nhwc, nc), so
@@ -96,9 +96,6 @@ class Weighted : public LayerKernel {
       : all_(std::move(primitives)),
         engine_(engine),
         stream_(engine),
-        bias_(all_.bias, engine),
-        forward_weights_(all_.forward_weights, engine),
-        backward_input_weights_(shared_layout() ? forward_weights_ : memory(all_.backward_input_weights, engine)),
         pack_forward_(reorder(all_.weights, all_.forward_weights)),
         pack_backward_input_(reorder(all_.weights, all_.backward_input_weights)),
         store_gradient_(reorder(all_.weight_gradient, all_.weights)),
@@ -108,29 +105,31 @@ class Weighted : public LayerKernel {
   [[nodiscard]] std::int64_t workspace_bytes() const override {
     return bias_gradient_offset() + aligned(all_.bias.get_size());
   }
+  // Packed: [bias | forward's weights | backward-input's, unless they have the same layout].
   [[nodiscard]] std::int64_t packed_bytes() const override {
-    return static_cast<std::int64_t>(all_.bias.get_size() + all_.forward_weights.get_size() +
-                                     (shared_layout() ? 0 : all_.backward_input_weights.get_size()));
+    return backward_input_offset() + (shared_layout() ? 0 : aligned(all_.backward_input_weights.get_size()));
   }
 
-  void pack(Stream&, std::span<const float* const> parameters) override {
+  void pack(Stream&, std::span<const float* const> parameters, void* packed) override {
+    packed_ = static_cast<std::byte*>(packed);
     memory weights = wrap(all_.weights, parameters[0]);
-    pack_forward_.execute(stream_, weights, forward_weights_);
-    if (!shared_layout()) pack_backward_input_.execute(stream_, weights, backward_input_weights_);
-    std::copy_n(parameters[1], all_.bias.dims()[0], static_cast<float*>(bias_.get_data_handle()));
+    memory forward = forward_weights(), backward_input = backward_input_weights();
+    pack_forward_.execute(stream_, weights, forward);
+    if (!shared_layout()) pack_backward_input_.execute(stream_, weights, backward_input);
+    std::copy_n(parameters[1], all_.bias.dims()[0], reinterpret_cast<float*>(packed_));
   }
 
   void forward(Stream&, const LayerMemory& memory, const MicrobatchContext&) override {
     all_.forward.execute(stream_, {{DNNL_ARG_SRC, wrap(all_.input, memory.input)},
-                                   {DNNL_ARG_WEIGHTS, forward_weights_},
-                                   {DNNL_ARG_BIAS, bias_},
+                                   {DNNL_ARG_WEIGHTS, forward_weights()},
+                                   {DNNL_ARG_BIAS, wrap(all_.bias, packed_)},
                                    {DNNL_ARG_DST, wrap(all_.output, memory.output)},
                                    {DNNL_ARG_SCRATCHPAD, scratchpad(all_.forward, memory)}});
   }
 
   void backward_input(Stream&, const LayerMemory& memory, const MicrobatchContext&) override {
     all_.backward_input.execute(stream_, {{DNNL_ARG_DIFF_DST, wrap(all_.output, memory.output_gradient)},
-                                          {DNNL_ARG_WEIGHTS, backward_input_weights_},
+                                          {DNNL_ARG_WEIGHTS, backward_input_weights()},
                                           {DNNL_ARG_DIFF_SRC, wrap(all_.input, memory.input_gradient)},
                                           {DNNL_ARG_SCRATCHPAD, scratchpad(all_.backward_input, memory)}});
   }
@@ -154,6 +153,14 @@ class Weighted : public LayerKernel {
 
  private:
   [[nodiscard]] bool shared_layout() const { return all_.forward_weights == all_.backward_input_weights; }
+  [[nodiscard]] std::int64_t forward_offset() const { return aligned(all_.bias.get_size()); }
+  [[nodiscard]] std::int64_t backward_input_offset() const {
+    return forward_offset() + aligned(all_.forward_weights.get_size());
+  }
+  [[nodiscard]] memory forward_weights() const { return wrap(all_.forward_weights, packed_ + forward_offset()); }
+  [[nodiscard]] memory backward_input_weights() const {
+    return shared_layout() ? forward_weights() : wrap(all_.backward_input_weights, packed_ + backward_input_offset());
+  }
   [[nodiscard]] std::int64_t bias_gradient_offset() const {
     return all_.scratchpad_bytes + aligned(all_.weight_gradient.get_size());
   }
@@ -178,7 +185,7 @@ class Weighted : public LayerKernel {
   WeightedPrimitives all_;
   dnnl::engine engine_;
   dnnl::stream stream_;
-  memory bias_, forward_weights_, backward_input_weights_;
+  std::byte* packed_ = nullptr;
   dnnl::reorder pack_forward_, pack_backward_input_, store_gradient_, add_gradient_;
 };
 
@@ -190,8 +197,7 @@ std::unique_ptr<LayerKernel> create_weighted(const dnnl::engine& engine, const L
     return std::make_unique<Weighted>(engine, create(engine, layer, microbatch));
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_out_of_memory)
-      throw runtime_fault(text("layer ", layer.name, ": no memory for its packed weights (", parameter_bytes(layer),
-                               " bytes of parameters)"));
+      throw runtime_fault(text("layer ", layer.name, ": no memory for its kernels"));
     throw bad_input(text("layer ", layer.name, ": oneDNN has no kernel for it (", error.what(), ")"));
   }
 }

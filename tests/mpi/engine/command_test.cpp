@@ -359,12 +359,6 @@ TEST_F(SluiceRun, refuses_what_it_cannot_run_by_name) {
   write_plan(file("plan.h5"), imported);
   expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
                  "pool1 was imported without kernels");
-
-  Plan fetches = two_rank_plan();
-  fetches.stages[0].fetches_weights = true;
-  write_plan(file("plan.h5"), fetches);
-  expect_refused(train(2, "plan.h5", text("--steps 1 -o ", file("results.h5"))), ExitCode::bad_input,
-                 "stage 0 fetches weights");
 }
 
 TEST_F(SluiceRun, refuses_a_model_whose_tensors_do_not_follow_from_its_layers) {

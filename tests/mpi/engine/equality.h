@@ -179,6 +179,24 @@ class Equality : public testing::Test {
     return outcome;
   }
 
+  /// The loss of one batch after one step, bit for bit.
+  double evaluated(const Plan& plan, const TrainingTask& task) {
+    const StepClock clock;
+    DataLoader data(task.data, plan.profile.model, plan.microbatches);
+    Executor executor(plan, *host_, world_, data, clock, {task.seed, task.sgd});
+    executor.initialise();
+    std::vector<std::int64_t> batch(static_cast<std::size_t>(data.global_batch()));
+    std::iota(batch.begin(), batch.end(), 0);
+    double loss = 0;
+    for (const char* name : {"step", "evaluate"}) {
+      data.begin_batch(Split::train, batch);
+      const ProgramRun run = executor.run(program(plan, name), {.training = name == std::string("step")});
+      loss = agree_on_loss(world_, run.losses, plan.microbatches).sum;
+    }
+    world_.barrier();
+    return loss;
+  }
+
   /// Bit for bit, at all ranks.
   void expect_equal(const Plan& plan, const TrainingTask& task, Device& device) {
     const TrainingOutcome outcome = train(plan, task, device);

@@ -6,6 +6,7 @@
 #include <random>
 #include <tuple>
 
+#include "optimizer/schedule/cooperative.h"
 #include "runtime/device/fake/fake_device.h"
 #include "runtime/nn/models.h"
 #include "tests/unit/schedule/examples.h"
@@ -56,6 +57,18 @@ TEST_F(Equality, holds_with_recomputation) {
             SCOPED_TRACE(text(schedule, ", ", k, " workers, M = ", m, ", ", cuts.name, ", every ", share));
             expect_equal(plan(schedule, m, with_recomputes(shifted(k, cuts.shift), share)), task(m), *host_);
           }
+}
+
+TEST_F(Equality, holds_under_the_cooperative_schedule) {
+  use(small_model(2), 5 * 8 * 2);
+  const std::unique_ptr<Device> fake = create_fake_device(create_host_device(), {.seed = 11});
+  for (const int m : {1, 2, 3, 5, 8})
+    for (const int k : {1, 2, 3, 4}) {
+      SCOPED_TRACE(text(k, " workers, M = ", m));
+      const Plan cooperative = plan("cooperative", m, cooperative_stages(profile_.model, bounds(layers(), k, 0)));
+      expect_equal(cooperative, task(m), m == 3 ? *fake : *host_);
+      EXPECT_EQ(evaluated(cooperative, task(m)), evaluated(plan("1f1b", m, shifted(1, 0)), task(m)));
+    }
 }
 
 /// Stages of any layers and owners, halves of backward and recomputation, without replicas.
