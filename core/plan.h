@@ -122,6 +122,7 @@ struct Program {
 
 /// Figures of a candidate, as the optimizer judged it.
 struct PlanFigures {
+  std::string schedule = {};
   std::string cuts = {};          ///< "joint", "independent" or "three"
   std::string forward_cuts = {};  ///< positions "3,7", one less than the workers; "-" where stages are no intervals
   std::string backward_cuts = {};

@@ -67,6 +67,7 @@ void list_columns(Table table) {
 
 template <typename Table>
 void candidate_columns(Table table) {
+  table.string("schedule", &PlanFigures::schedule, "that it was judged under");
   table.string("cuts", &PlanFigures::cuts, "joint, independent or three");
   table.string("forward_cuts", &PlanFigures::forward_cuts, "first layers of workers 1, 2, ...; - if no intervals");
   table.string("backward_cuts", &PlanFigures::backward_cuts, "first layers of workers 1, 2, ...; - if no intervals");

@@ -14,6 +14,7 @@
 #include "optimizer/command/option_conflicts.h"
 #include "optimizer/command/plan_json.h"
 #include "optimizer/command/plan_text.h"
+#include "optimizer/planner/auto_schedule.h"
 #include "optimizer/planner/fixed_stages.h"
 #include "optimizer/planner/planner.h"
 
@@ -27,6 +28,16 @@ constexpr double kMostSamples = 1e12;
 constexpr double kMostSeconds = 1e6;
 constexpr int kMostChunks = 1000;
 
+std::vector<std::string> schedule_choices() {
+  std::vector<std::string> names{std::string(kAutoSchedule)};
+  for (const Schedule& schedule : schedules()) names.emplace_back(schedule.name);
+  return names;
+}
+
+std::string schedule_help() {
+  return text(schedule_names(), "; or ", kAutoSchedule, ": the best of them, but for asynchronous ones");
+}
+
 CommandSyntax syntax() {
   CommandSyntax syntax{"sluice optimize --profile PROFILE [--cluster CLUSTER] --ranks N -o PLAN [options]",
                        po::options_description("options", 100),
@@ -34,12 +45,12 @@ CommandSyntax syntax() {
   syntax.table.add_options()("profile", po::value<std::vector<std::string>>()->required(),
                              "profile to plan by; several of one model: its micro-batch sizes");
   add_cluster_options(syntax.table);
-  syntax.table.add_options()                                                                                      //
-      ("schedule", po::value<std::string>()->default_value("1f1b"), "who runs what when: see docs/schedules.md")  //
-      ("chunks", po::value<int>()->default_value(2), "positions on each rank under interleaved-1f1b")             //
-      ("microbatches", po::value<int>(), "micro-batches a step; default 8, or what makes the global batch")       //
-      ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")                   //
-      ("cuts", po::value<std::string>()->default_value("independent"),                                            //
+  syntax.table.add_options()                                                                                 //
+      ("schedule", po::value<std::string>()->default_value("1f1b"), schedule_help().c_str())                 //
+      ("chunks", po::value<int>()->default_value(2), "positions on each rank under interleaved-1f1b")        //
+      ("microbatches", po::value<int>(), "micro-batches a step; default 8, or what makes the global batch")  //
+      ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")              //
+      ("cuts", po::value<std::string>()->default_value("independent"),                                       //
        "joint: a worker's backward has the layers of its forward; independent; or three: backward-weight apart, too")  //
       ("stages", po::value<std::string>()->default_value("intervals"),                                              //
        "intervals of the layers' order, or ideals: any layers whose predecessors lie in earlier workers")           //
@@ -123,22 +134,21 @@ std::vector<Profile> read_profiles(const po::variables_map& values) {
   return profiles;
 }
 
-const Schedule& schedule_from(const po::variables_map& values) {
-  std::vector<std::string> names;
-  for (const Schedule& schedule : schedules()) names.emplace_back(schedule.name);
-  const Schedule& chosen = schedules()[static_cast<std::size_t>(choice(values, "schedule", names))];
+std::string schedule_from(const po::variables_map& values) {
+  const std::string name = schedule_choices()[static_cast<std::size_t>(choice(values, "schedule", schedule_choices()))];
   require_within("chunks", values["chunks"].as<int>(), 1, kMostChunks);
-  if (!values["chunks"].defaulted() && chosen.placement != Placement::round_robin)
-    throw usage_error(text("--chunks cannot be had with schedule ", chosen.name, ": it is for interleaved-1f1b"));
-  return chosen;
+  const bool takes_chunks = name == kAutoSchedule || schedule_named(name).placement == Placement::round_robin;
+  if (!values["chunks"].defaulted() && !takes_chunks)
+    throw usage_error(text("--chunks cannot be had with schedule ", name, ": it is for interleaved-1f1b"));
+  return name;
 }
 
 PlannerRequest request_from(const po::variables_map& values, std::vector<Profile> profiles, const Cluster& cluster) {
-  const Schedule& schedule = schedule_from(values);
+  const std::string schedule = schedule_from(values);
   PlannerRequest request{
       .profiles = std::move(profiles),
       .cluster = cluster,
-      .schedule = std::string(schedule.name),
+      .schedule = schedule,
       .chunks = values["chunks"].as<int>(),
       .compute_only = values["compute-only"].as<bool>(),
       .microbatches = optional_value<int>(values, "microbatches"),
@@ -157,7 +167,8 @@ PlannerRequest request_from(const po::variables_map& values, std::vector<Profile
                         .replicas = numbers_from(values, "worker-replicas")};
   if (fixed.given())
     request.fixed_stages = fixed_stages(fixed, static_cast<int>(request.profiles[0].model.layers.size()),
-                                        static_cast<int>(cluster.ranks.size()), schedule, request.chunks);
+                                        static_cast<int>(cluster.ranks.size()),
+                                        schedule_named(schedule == kAutoSchedule ? "1f1b" : schedule), request.chunks);
   return request;
 }
 

@@ -133,10 +133,11 @@ std::string reasons(const Plan& plan) {
   lines += text("; found by ", plan.method, '\n');
   if (plan.runners_up.empty()) return lines;
   const PlanFigures& next = plan.runners_up.front();
-  return lines + text("chosen over the next best (", next.cuts, ", ", next.workers, " workers, replicas ",
-                      next.replicas, ", bound by ", next.bound_by, "): its step takes ", format_seconds(next.step_s),
-                      " (", more(next.step_s, chosen.step_s), "), its bottleneck is ",
-                      format_seconds(next.bottleneck_s), " (", more(next.bottleneck_s, chosen.bottleneck_s), ")\n");
+  return lines + text("chosen over the next best (", next.schedule == plan.schedule ? "" : next.schedule + ", ",
+                      next.cuts, ", ", next.workers, " workers, replicas ", next.replicas, ", bound by ", next.bound_by,
+                      "): its step takes ", format_seconds(next.step_s), " (", more(next.step_s, chosen.step_s),
+                      "), its bottleneck is ", format_seconds(next.bottleneck_s), " (",
+                      more(next.bottleneck_s, chosen.bottleneck_s), ")\n");
 }
 
 }  // namespace sluice

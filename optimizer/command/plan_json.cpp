@@ -3,7 +3,8 @@
 namespace sluice {
 
 Json to_json(const PlanFigures& figures) {
-  return {{"cuts", figures.cuts},
+  return {{"schedule", figures.schedule},
+          {"cuts", figures.cuts},
           {"workers", figures.workers},
           {"forward_cuts", figures.forward_cuts},
           {"backward_cuts", figures.backward_cuts},

@@ -58,6 +58,7 @@ std::string candidates_table(const Plan& plan) {
   Plans plans{plan.figures};
   plans.insert(plans.end(), plan.runners_up.begin(), plan.runners_up.end());
   Table table(plans);
+  table.column_unless_all(plan.schedule, "schedule", [](const PlanFigures& f) { return f.schedule; });
   table.column("workers", [](const PlanFigures& f) { return text(f.workers); });
   table.column_unless_all(microbatches_text(plan.figures), "micro-batches", microbatches_text);
   table.column("bottleneck", [](const PlanFigures& f) { return format_seconds(f.bottleneck_s); });

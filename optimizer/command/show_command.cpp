@@ -102,6 +102,7 @@ Json describe(const Plan& plan) {
             {"status", plan.status},
             {"lower_bound_s", plan.lower_bound_s}};
   json.update(to_json(plan.figures));
+  json["schedule"] = plan.schedule;  // figures of a partition have none
   json["ranks"] = Json::array();
   for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
     json["ranks"].push_back(layers_by_work(plan, rank));

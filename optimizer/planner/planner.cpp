@@ -10,6 +10,7 @@
 #include "core/index.h"
 #include "core/schedule.h"
 #include "core/text.h"
+#include "optimizer/planner/auto_schedule.h"
 #include "optimizer/planner/candidates.h"
 #include "optimizer/planner/cooperative_cuts.h"
 #include "optimizer/planner/placed_stages.h"
@@ -393,7 +394,13 @@ void require_same_model(const PlannerRequest& request) {
 
 }  // namespace
 
+bool is_better(const PlannerRequest& request, const PlanFigures& a, const PlanFigures& b) {
+  const auto key = [&](const PlanFigures& f) { return std::pair(rank_key(request, f), f.peak_memory_bytes); };
+  return key(a) < key(b);
+}
+
 PlannerResult make_plan(const PlannerRequest& request) {
+  if (request.schedule == kAutoSchedule) return choose_schedule(request);
   require_same_model(request);
   if (request.global_batch && knows_no_microbatch(request))
     throw usage_error(

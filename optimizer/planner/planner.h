@@ -19,8 +19,8 @@ struct PlannerRequest {
   /// The same model, measured at different micro-batch sizes; at least one.
   std::vector<Profile> profiles;
   Cluster cluster;
-  std::string schedule = "1f1b";
-  int chunks = 2;  ///< positions on each rank, where the schedule leaves that open (interleaved-1f1b)
+  std::string schedule = "1f1b";  ///< or kAutoSchedule (auto_schedule.h)
+  int chunks = 2;                 ///< positions on each rank, where the schedule leaves that open (interleaved-1f1b)
   bool compute_only = false;
   /// M; open: every M that makes the global batch of one of the profiles' micro-batches is tried.
   std::optional<int> microbatches;
@@ -49,5 +49,9 @@ struct PlannerResult {
 /// @throws Error (infeasible) naming the rank that needs too much memory in the least full plan and what would
 /// relax it; or what is impossible or unsupported. Error (usage) for a global batch that no M makes.
 [[nodiscard]] PlannerResult make_plan(const PlannerRequest& request);
+
+/// Whether one plan is better than another under the goal, both of the same global batch: of plans that are as fast,
+/// the one that needs less memory.
+[[nodiscard]] bool is_better(const PlannerRequest& request, const PlanFigures& a, const PlanFigures& b);
 
 }  // namespace sluice

@@ -134,6 +134,7 @@ Scored score(const Problem& problem, const std::vector<Stage>& stages) {
   const Cluster unlimited = with_unlimited_memory(problem.cluster);
   const Bottleneck busiest = bottleneck(unlimited, loads_of(problem.profile, unlimited, stages, pricing), pricing);
   plan.figures = describe_stages(stages);
+  plan.figures.schedule = plan.schedule;
   plan.figures.microbatch = problem.profile.model.microbatch;
   plan.figures.microbatches = pricing.microbatches;
   plan.figures.bottleneck_s = busiest.seconds;

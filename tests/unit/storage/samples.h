@@ -103,7 +103,8 @@ inline Plan sample_plan() {
   plan.method = "dp";
   plan.status = "optimal";
   plan.lower_bound_s = 0.2;
-  plan.figures = {.cuts = "three",
+  plan.figures = {.schedule = "1f1b",
+                  .cuts = "three",
                   .forward_cuts = "1",
                   .backward_cuts = "2",
                   .weight_cuts = "1",
@@ -116,7 +117,8 @@ inline Plan sample_plan() {
                   .bound_by = "NIC of node0",
                   .step_s = 0.5,
                   .peak_memory_bytes = 7};
-  plan.runners_up = {{.cuts = "joint", .workers = 1, .bottleneck_s = 0.5}, {.cuts = "joint", .step_s = 1}};
+  plan.runners_up = {{.schedule = "gpipe", .cuts = "joint", .workers = 1, .bottleneck_s = 0.5},
+                     {.cuts = "joint", .step_s = 1}};
   plan.options = {{"schedule", "1f1b"}, {"objective", ""}};
   return plan;
 }
