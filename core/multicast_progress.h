@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "core/cost_model.h"
@@ -13,19 +14,23 @@ class MulticastTree {
  public:
   MulticastTree(const Group& group, const Cluster& cluster);
 
-  [[nodiscard]] int members() const { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] int members() const { return members_; }
   [[nodiscard]] int root() const { return root_; }
   [[nodiscard]] int member(Rank rank) const;  ///< @throws Error (bad input) if it is none
-  [[nodiscard]] Rank rank(int member) const { return ranks_[at(member)]; }
-  [[nodiscard]] int sender(int member) const { return senders_[at(member)]; }  ///< kNone: root
+  [[nodiscard]] Rank rank(int member) const { return table_[at(member)]; }
+  [[nodiscard]] int sender(int member) const { return table_[at(members_ + member)]; }  ///< kNone: root
   /// To whom a member passes the payload on, in the order of multicast_edges.
-  [[nodiscard]] const std::vector<int>& receivers(int member) const { return receivers_[at(member)]; }
+  [[nodiscard]] std::span<const int> receivers(int member) const {
+    const int* ends = &table_[at(2 * members_)];
+    return std::span(table_).subspan(at(ends[member]), at(ends[member + 1] - ends[member]));
+  }
 
  private:
-  std::vector<Rank> ranks_;  // ascending
-  int root_;
-  std::vector<int> senders_;
-  std::vector<std::vector<int>> receivers_;
+  int members_;
+  int root_ = kNone;
+  // Large simulations walk thousands of trees in turn, so each is one piece of memory: ranks, ascending; senders; where
+  // each member's receivers begin; receivers.
+  std::vector<int> table_;
 };
 
 /// How far one multicast call has come: who has started, and which of its

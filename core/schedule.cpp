@@ -22,6 +22,8 @@ constexpr std::array kSchedules{
     Schedule{.name = "cooperative", .placement = Placement::cooperative, .recomputes = true},
 };
 
+constexpr Schedule kFromFile{.name = kFileSchedule, .placement = Placement::given};
+
 }  // namespace
 
 bool is_placed(Placement placement) {
@@ -39,6 +41,8 @@ std::vector<Rank> owners_at(Placement placement, int position, int ranks) {
       return {std::min(position, 2 * ranks - 1 - position)};
     case Placement::both_ways:
       return {position, ranks - 1 - position};
+    case Placement::given:
+      break;
   }
   return {};
 }
@@ -56,6 +60,7 @@ int interleaved_group(int microbatches, int ranks) {
 std::span<const Schedule> schedules() { return kSchedules; }
 
 const Schedule& schedule_named(std::string_view name) {
+  if (name == kFileSchedule) return kFromFile;
   const auto found =
       std::find_if(kSchedules.begin(), kSchedules.end(), [&](const Schedule& s) { return s.name == name; });
   if (found == kSchedules.end())

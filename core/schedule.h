@@ -16,6 +16,7 @@ enum class Placement : std::uint8_t {
   round_robin,  ///< v K positions, position j on rank j mod K (Narayanan et al. 2021)
   vee,          ///< 2 K positions, down the ranks and up again: j and 2 K - 1 - j on rank j (Qi et al. 2024)
   both_ways,    ///< K positions with two replicas, position k on ranks k and K - 1 - k (Li, Hoefler 2021)
+  given,        ///< wherever the stages say
   cooperative,  ///< K positions; forward on every rank in turn, the last one's and all the rest on rank k (Yu, Park
                 ///< 2023)
 };
@@ -44,9 +45,13 @@ struct Schedule {
   bool recomputes = false;       ///< backward stages always run their forward again
 };
 
+/// What plans of a user's own schedule say (optimizer/schedule/schedule_text.h); not among schedules().
+inline constexpr std::string_view kFileSchedule = "file";
+
 /// All that are known, in the order of the documentation.
 [[nodiscard]] std::span<const Schedule> schedules();
 
+/// One of schedules(), or kFileSchedule.
 /// @throws Error (bad input) for an unknown name, listing the known ones.
 [[nodiscard]] const Schedule& schedule_named(std::string_view name);
 

@@ -201,6 +201,7 @@ class Accounts {
         return std::max(following, ranks);
       case Placement::line:
       case Placement::cooperative:
+      case Placement::given:
         break;
     }
     return following;
@@ -322,7 +323,9 @@ std::map<int, int> replicas_by_position(const std::vector<Stage>& stages) {
 int microbatches_in_flight(const Pricing& pricing, int ranks_from_here) {
   if (pricing.schedule == "sequential") return 1;
   if (asynchronous(pricing.schedule)) return ranks_from_here;
-  const bool all = pricing.schedule == "gpipe" || pricing.schedule == "cooperative";
+  // Of a user's own schedule nothing is known but that.
+  const bool all =
+      pricing.schedule == "gpipe" || pricing.schedule == "cooperative" || pricing.schedule == kFileSchedule;
   return all ? pricing.microbatches : std::min(pricing.microbatches, ranks_from_here);
 }
 

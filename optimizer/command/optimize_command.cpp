@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <limits>
 
 #include "core/error.h"
 #include "core/schedule.h"
@@ -45,12 +47,13 @@ CommandSyntax syntax() {
   syntax.table.add_options()("profile", po::value<std::vector<std::string>>()->required(),
                              "profile to plan by; several of one model: its micro-batch sizes");
   add_cluster_options(syntax.table);
-  syntax.table.add_options()                                                                                 //
-      ("schedule", po::value<std::string>()->default_value("1f1b"), schedule_help().c_str())                 //
-      ("chunks", po::value<int>()->default_value(2), "positions on each rank under interleaved-1f1b")        //
-      ("microbatches", po::value<int>(), "micro-batches a step; default 8, or what makes the global batch")  //
-      ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")              //
-      ("cuts", po::value<std::string>()->default_value("independent"),                                       //
+  syntax.table.add_options()                                                                                  //
+      ("schedule", po::value<std::string>()->default_value("1f1b"), schedule_help().c_str())                  //
+      ("schedule-file", po::value<std::string>(), "a schedule of your own as text, with its --forward-cuts")  //
+      ("chunks", po::value<int>()->default_value(2), "positions on each rank under interleaved-1f1b")         //
+      ("microbatches", po::value<int>(), "micro-batches a step; default 8, or what makes the global batch")   //
+      ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")               //
+      ("cuts", po::value<std::string>()->default_value("independent"),                                        //
        "joint: a worker's backward has the layers of its forward; independent; or three: backward-weight apart, too")  //
       ("stages", po::value<std::string>()->default_value("intervals"),                                              //
        "intervals of the layers' order, or ideals: any layers whose predecessors lie in earlier workers")           //
@@ -143,6 +146,26 @@ std::string schedule_from(const po::variables_map& values) {
   return name;
 }
 
+/// --schedule-file: the layers of its positions follow from the cuts, their owners from its cells.
+void take_schedule_file(PlannerRequest& request, const std::string& path, const FixedCuts& cuts) {
+  std::ifstream file(path);
+  if (!file) throw bad_input(text(path, " cannot be read"));
+  request.schedule_text = read_schedule_text(file, path);
+  const ScheduleText& schedule = *request.schedule_text;
+  if (!cuts.given() && schedule.positions > 1)
+    throw usage_error(
+        text(path, " has ", schedule.positions, " positions: give their ", schedule.positions - 1, " --forward-cuts"));
+  if (cuts.replicas) throw usage_error("--worker-replicas follow from the schedule's file: leave them out");
+  if (request.microbatches.value_or(schedule.microbatches) != schedule.microbatches)
+    throw usage_error(
+        text("--microbatches is ", *request.microbatches, ", but ", path, " has ", schedule.microbatches));
+  request.microbatches = schedule.microbatches;
+  request.schedule = kFileSchedule;
+  request.fixed_stages = stages_of(
+      schedule,
+      fixed_stages(cuts, static_cast<int>(request.profiles[0].model.layers.size()), std::numeric_limits<int>::max()));
+}
+
 PlannerRequest request_from(const po::variables_map& values, std::vector<Profile> profiles, const Cluster& cluster) {
   const std::string schedule = schedule_from(values);
   PlannerRequest request{
@@ -165,7 +188,10 @@ PlannerRequest request_from(const po::variables_map& values, std::vector<Profile
                         .backward = numbers_from(values, "backward-cuts"),
                         .weight = numbers_from(values, "weight-cuts"),
                         .replicas = numbers_from(values, "worker-replicas")};
-  if (fixed.given())
+  if (const auto path = optional_value<std::string>(values, "schedule-file")) {
+    if (!values["schedule"].defaulted()) throw usage_error("--schedule and --schedule-file exclude each other");
+    take_schedule_file(request, *path, fixed);
+  } else if (fixed.given())
     request.fixed_stages = fixed_stages(fixed, static_cast<int>(request.profiles[0].model.layers.size()),
                                         static_cast<int>(cluster.ranks.size()),
                                         schedule_named(schedule == kAutoSchedule ? "1f1b" : schedule), request.chunks);

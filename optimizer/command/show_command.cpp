@@ -16,6 +16,7 @@
 #include "optimizer/command/commands.h"
 #include "optimizer/command/plan_json.h"
 #include "optimizer/command/plan_text.h"
+#include "optimizer/schedule/schedule_text.h"
 #include "results/text_table.h"
 
 // What is in a file, as JSON; the text is the same figures as tables.
@@ -200,11 +201,15 @@ int show_command(const Words& words) {
   CommandSyntax syntax{"sluice show FILE [options]", po::options_description("options"), {"file"}};
   syntax.table.add_options()                                              //
       ("file", po::value<std::string>()->required(), "any file of ours")  //
+      ("schedule-text", po::bool_switch(),
+       "print a plan's schedule, one line a rank, as optimize --schedule-file reads it")  //
       ("json", po::bool_switch(), "print one JSON object");
   const auto values = parse_options(syntax, words, std::cout);
   if (!values) return static_cast<int>(ExitCode::done);
   const std::string& path = (*values)["file"].as<std::string>();
-  if ((*values)["json"].as<bool>())
+  if ((*values)["schedule-text"].as<bool>())
+    std::cout << schedule_text(read_whole_plan(path));
+  else if ((*values)["json"].as<bool>())
     std::cout << describe_file(path).dump(2) << '\n';
   else if (schema_of(path) == kPlanSchema)
     print(read_whole_plan(path));

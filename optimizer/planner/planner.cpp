@@ -241,7 +241,7 @@ class Planner {
   void judge(const std::vector<Stage>& stages) {
     if (std::find(judged_.begin(), judged_.end(), stages) != judged_.end()) return;
     judged_.push_back(stages);
-    Scored scored = score(problem_, stages);
+    Scored scored = score(problem_, stages, request_.schedule_text ? &*request_.schedule_text : nullptr);
     if (!scored.fullest.fits()) {
       if (least_full_ && least_full_->fullness() <= scored.fullest.fullness()) return;
       least_full_ = scored.fullest;

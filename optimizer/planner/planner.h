@@ -7,6 +7,7 @@
 #include "core/plan.h"
 #include "optimizer/planner/foreign_costs.h"
 #include "optimizer/planner/solve.h"
+#include "optimizer/schedule/schedule_text.h"
 
 namespace sluice {
 
@@ -31,6 +32,7 @@ struct PlannerRequest {
   Goal goal = Goal::step;  ///< compute_only implies bottleneck
   Deadline deadline = kNoDeadline;
   std::optional<std::vector<Stage>> fixed_stages;  ///< instead of a search
+  std::optional<ScheduleText> schedule_text = {};  ///< of schedule kFileSchedule; its stages are the fixed ones
 };
 
 struct PlannerResult {

@@ -119,10 +119,10 @@ std::string to_string(const Bottleneck& bottleneck, const Cluster& cluster) {
   return "unknown";
 }
 
-Scored score(const Problem& problem, const std::vector<Stage>& stages) {
+Scored score(const Problem& problem, const std::vector<Stage>& stages, const ScheduleText* text_of_schedule) {
   const Pricing& pricing = problem.pricing;
   Scored scored{build_plan({problem.profile, problem.cluster, pricing.schedule, pricing.microbatches, stages,
-                            pricing.compute_only}),
+                            pricing.compute_only, MulticastAlgorithm::hierarchical, text_of_schedule}),
                 {}};
   Plan& plan = scored.plan;
   scored.fullest = fullest_rank(plan);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "optimizer/schedule/schedule_text.h"
 #include "optimizer/solver/problem.h"
 
 namespace sluice {
@@ -26,8 +27,10 @@ struct Scored {
 };
 
 /// Figures are filled in only if the plan fits.
+/// @param text_of_schedule  of kFileSchedule, else null
 /// @throws Error (runtime fault) if a plan that fits does not verify.
-[[nodiscard]] Scored score(const Problem& problem, const std::vector<Stage>& stages);
+[[nodiscard]] Scored score(const Problem& problem, const std::vector<Stage>& stages,
+                           const ScheduleText* text_of_schedule = nullptr);
 
 /// "compute of rank 3", "link of rank 1", "NIC of node01".
 [[nodiscard]] std::string to_string(const Bottleneck& bottleneck, const Cluster& cluster);

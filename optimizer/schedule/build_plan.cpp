@@ -63,10 +63,12 @@ Plan build_plan(PlanRequest request) {
   require_split_backward(plan.profile, plan.schedule);
   if (schedule_named(plan.schedule).halves_backward) plan.stages = halved(plan.stages);
   check(plan);
-  if (asynchronous(plan))
+  if (asynchronous(plan)) {
     lower_asynchronous(plan, request.algorithm);
-  else
-    plan.programs.push_back(lower(plan, "step", generate_step(plan), request.algorithm));
+  } else {
+    const Figure figure = request.text != nullptr ? figure_of(*request.text, plan) : generate_step(plan);
+    plan.programs.push_back(lower(plan, "step", figure, request.algorithm));
+  }
   plan.programs.push_back(lower(plan, "evaluate", generate_evaluate(plan), request.algorithm));
   return plan;
 }

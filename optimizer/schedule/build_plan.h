@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "optimizer/schedule/schedule_text.h"
 
 namespace sluice {
 
@@ -15,6 +16,7 @@ struct PlanRequest {
   std::vector<Stage> stages;  ///< whole backwards are halved in place where the schedule wants halves
   bool compute_only = false;  ///< the plan's cluster gets free links
   MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical;
+  const ScheduleText* text = nullptr;  ///< of schedule kFileSchedule: its figure
 };
 
 /// Generator and lowering: groups, transfers, and the programs "step" and

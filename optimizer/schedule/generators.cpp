@@ -4,7 +4,9 @@
 #include <array>
 #include <string_view>
 
+#include "core/error.h"
 #include "core/schedule.h"
+#include "core/text.h"
 #include "optimizer/schedule/chimera.h"
 #include "optimizer/schedule/cooperative.h"
 #include "optimizer/schedule/interleaved.h"
@@ -36,6 +38,7 @@ Figure generate_step(const Plan& plan) {
   const std::string_view name = schedule_named(plan.schedule).name;
   const auto found = std::find_if(kGenerators.begin(), kGenerators.end(),
                                   [&](const Generator& generator) { return generator.schedule == name; });
+  if (found == kGenerators.end()) throw bad_input(text("schedule ", name, " has no generator: give its text"));
   return found->generate(plan, step_positions(plan));
 }
 

@@ -40,6 +40,8 @@ class Precedence {
     return predecessors;
   }
 
+  [[nodiscard]] const std::vector<int>& before() const { return before_; }
+
  private:
   void set_before(int k) {
     const Position& position = positions_[at(k)];
@@ -187,6 +189,10 @@ class FreeRun {
 
 std::vector<std::vector<int>> linear_order(const Plan& plan, const Figure& figure) {
   return FreeRun(plan, figure).order();
+}
+
+std::vector<int> stages_before(const Plan& plan, const std::vector<Position>& positions) {
+  return Precedence(plan, positions).before();
 }
 
 }  // namespace sluice

@@ -25,4 +25,7 @@ namespace sluice {
 /// @throws Error (infeasible) if the figure's parts wait for each other in a circle.
 [[nodiscard]] std::vector<std::vector<int>> linear_order(const Plan& plan, const Figure& figure);
 
+/// Of each stage, the one that a micro-batch goes through right before it; kNone if there is none.
+[[nodiscard]] std::vector<int> stages_before(const Plan& plan, const std::vector<Position>& positions);
+
 }  // namespace sluice

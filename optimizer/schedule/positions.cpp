@@ -134,8 +134,11 @@ std::vector<Position> step_positions(const Plan& plan) {
   const Placement placement = schedule_named(plan.schedule).placement;
   const bool line = placement == Placement::line;
   const bool placed = is_placed(placement);
-  if (placed) {
-    const int ranks = pipeline_ranks(plan), last = by_index.rbegin()->first;
+  const int last = by_index.rbegin()->first;
+  if (placement == Placement::given) {
+    for (int k = last; k >= 0; --k) by_index[k];
+  } else if (placed) {
+    const int ranks = pipeline_ranks(plan);
     for (int k = positions_of(placement, ranks, last / ranks + 1) - 1; k >= 0; --k) by_index[k];
   }
   std::vector<Position> positions;

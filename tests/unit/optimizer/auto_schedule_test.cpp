@@ -94,8 +94,9 @@ TEST(AutoSchedule, gives_every_schedules_reason_where_none_is_possible) {
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::infeasible);
     for (const Schedule& schedule : schedules())
-      if (!schedule.asynchronous)
+      if (!schedule.asynchronous) {
         EXPECT_NE(std::string(error.what()).find(text("; ", schedule.name, ": ")), std::string::npos) << error.what();
+      }
   }
 }
 

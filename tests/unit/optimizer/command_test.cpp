@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -160,6 +161,47 @@ TEST_F(Command, takes_fixed_cuts_in_both_directions) {
   EXPECT_EQ(read_plan(path("plan.h5")).figures.forward_cuts, "5,9");
   EXPECT_EQ(read_plan(path("plan.h5")).figures.backward_cuts, "7,8");
   EXPECT_EQ(read_plan(path("plan.h5")).method, "fixed");
+}
+
+TEST_F(Command, takes_the_best_schedule_and_says_what_the_others_cost) {
+  import_profile("alexnet");
+  const Outcome chosen =
+      run(text("optimize --schedule auto --profile ", path("p.h5"), " --ranks 2 -o ", path("plan.h5")));
+  ASSERT_EQ(chosen.code, 0) << chosen.err;
+  const Plan plan = read_plan(path("plan.h5"));
+  EXPECT_NE(plan.schedule, "auto");
+  EXPECT_EQ(plan.options.at("schedule"), "auto");
+  EXPECT_NE(chosen.out.find("schedule sequential is left out: "), std::string::npos) << chosen.out;
+  const std::string other = plan.schedule == "gpipe" ? "1f1b" : "gpipe";
+  EXPECT_NE(chosen.out.find(text("schedule ", other, " would take ")), std::string::npos) << chosen.out;
+  const auto json = nlohmann::json::parse(run("show --json " + path("plan.h5")).out);
+  EXPECT_TRUE(std::any_of(json["runners_up"].begin(), json["runners_up"].end(),
+                          [&](const auto& figures) { return figures["schedule"] == other; }));
+}
+
+TEST_F(Command, shows_a_schedule_as_text_and_takes_it_back) {
+  import_profile("alexnet");
+  const std::string words = text("optimize --profile ", path("p.h5"), " --ranks 3 -o ", path("plan.h5"));
+  const std::string cuts = " --forward-cuts 5,9", file = text(" --schedule-file ", path("mine.txt"));
+  ASSERT_EQ(run(words + cuts).code, 0);
+  const Plan stored = read_plan(path("plan.h5"));
+  const std::string lines = run(text("show --schedule-text ", path("plan.h5"))).out;
+  std::ofstream(path("mine.txt")) << lines;
+  fs::remove(path("plan.h5"));
+  expect_failure(words + file, 2, "give their 2 --forward-cuts");
+  expect_failure(words + file + " --forward-cuts 3,5,9", 3, "mine.txt has no cell of forward at position 3");
+  expect_failure(words + file + cuts + " --schedule gpipe", 2, "exclude each other");
+  expect_failure(words + file + cuts + " --microbatches 3", 2, "mine.txt has 8");
+  ASSERT_EQ(run(words + file + cuts).code, 0);
+  const Plan again = read_plan(path("plan.h5"));
+  EXPECT_EQ(again.schedule, "file");
+  EXPECT_EQ(again.programs, stored.programs);
+  EXPECT_EQ(again.figures.step_s, stored.figures.step_s);
+  EXPECT_EQ(run("verify " + path("plan.h5")).code, 0);
+  EXPECT_EQ(run("show " + path("plan.h5")).code, 0);
+  std::ofstream(path("mine.txt")) << lines << "rank 3 | 0F0\n";
+  fs::remove(path("plan.h5"));
+  expect_failure(words + file + cuts, 3, "mine.txt, rank 3, cell 1 (0F0): stands already at rank 0, cell 1");
 }
 
 TEST_F(Command, refuses_options_that_fixed_cuts_leave_nothing_to_do) {
