@@ -326,11 +326,12 @@ std::optional<Defect> check_memory(const Plan& plan) {
     const MemoryUse use = memory_use(plan, rank);
     const std::int64_t limit = plan.cluster.ranks[at(rank)].memory_bytes;
     if (use.total() <= limit) continue;
-    return whole_plan(text("rank ", rank, " needs ", gib(use.total()), " GiB (parameters ", gib(use.parameters),
-                           ", gradients ", gib(use.gradients), ", momentum ", gib(use.optimizer_state), ", fetched weights ", gib(use.fetched_weights), ", buffers ",
-                           gib(use.buffers), ", workspace ", gib(use.workspace), "), but it has ", gib(limit),
-                           ": use more ranks or fewer micro-batches in flight"),
-                      rank);
+    return whole_plan(
+        text("rank ", rank, " needs ", gib(use.total()), " GiB (parameters ", gib(use.parameters), ", gradients ",
+             gib(use.gradients), ", momentum ", gib(use.optimizer_state), ", fetched weights ",
+             gib(use.fetched_weights), ", buffers ", gib(use.buffers), ", workspace ", gib(use.workspace),
+             "), but it has ", gib(limit), ": use more ranks or fewer micro-batches in flight"),
+        rank);
   }
   return std::nullopt;
 }

@@ -51,7 +51,7 @@ double step_s(const Profile& profile, const std::vector<int>& bounds, int microb
 }
 
 TEST(CooperativeCuts, have_the_least_step_of_all_cuts) {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (unsigned seed = 0; seed < 30; ++seed) {
     RandomCase random(seed);
     Profile profile = random.profile(7, true);
     for (LayerCost& cost : profile.costs) cost.update_s = 0;
@@ -76,7 +76,7 @@ PlannerRequest request_for(const Profile& profile, const Cluster& cluster) {
 }
 
 TEST(CooperativeCuts, are_moved_until_no_neighbour_has_a_shorter_step) {
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+  for (unsigned seed = 0; seed < 10; ++seed) {
     RandomCase random(seed);
     const Profile profile = random.profile(8, true);
     const Cluster cluster = uniform_cluster(2, 2, {1e-6, 1e9}, {1e-5, 1e8});
