@@ -96,6 +96,7 @@ void add_ranks(Figures& figures, const RunResults& results) {
   for (Rank rank = 0; rank < std::ssize(all); ++rank) {
     RankFigures row{.rank = rank, .host = results.header.places[at(rank)].host};
     const RankSums& sums = all[at(rank)];
+    row.steps = sums.steps;
     row.peak_memory_bytes = sums.peak_memory_bytes;
     const auto share = [&](std::int64_t part_ns) {
       return sums.duration_ns > 0 ? static_cast<double>(part_ns) / static_cast<double>(sums.duration_ns) : 0;
@@ -124,7 +125,8 @@ void add_traffic(Figures& figures, const RunResults& results) {
     // Means rank by rank, since a killed run may lack the last steps of some.
     for (const RankSums& sums : all)
       if (sums.steps > 0)
-        row.measured_bytes += static_cast<double>(sums.sent_bytes[index]) / static_cast<double>(sums.steps);
+        row.measured_bytes = row.measured_bytes.value_or(0) +
+                             static_cast<double>(sums.sent_bytes[index]) / static_cast<double>(sums.steps);
     figures.traffic.push_back(row);
   }
 }
@@ -205,6 +207,11 @@ void flag_prediction(Figures& figures) {
 void flag_state(Figures& figures, const RunResults& results) {
   if (!results.merged) figures.flags.emplace_back("read from parts: the run has not ended, or it was killed");
   if (figures.steps == 0) figures.flags.emplace_back("no step was recorded");
+  // Runs of steady right after a fill leave something out: a run that is drained early has no others.
+  if (figures.steps > 0 && results.tables.ranks.empty() && asynchronous(results.header.plan))
+    figures.flags.emplace_back(
+        "every run of steady was too close to a fill to be recorded: train more steps, or evaluate less often, for "
+        "times, bytes and memory as measured");
   if (!std::isfinite(figures.last_loss)) figures.flags.emplace_back("the last loss is not finite: the run diverged");
 }
 

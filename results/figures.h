@@ -13,6 +13,7 @@ namespace sluice {
 struct RankFigures {
   Rank rank = 0;
   std::string host;
+  std::int64_t steps = 0;    ///< recorded; 0: what is measured means nothing
   double compute = 0;        ///< forward and backward works
   double update = 0;         ///< optimizer steps
   double load = 0;           ///< images and labels
@@ -28,7 +29,8 @@ struct RankFigures {
 struct TrafficFigures {
   LinkKind link = LinkKind::intra_node;
   double predicted_bytes = 0;
-  double measured_bytes = 0;  ///< mean over the steps; a whole number if all are alike
+  /// Mean over the steps; a whole number if all are alike. None if no rank recorded a step.
+  std::optional<double> measured_bytes;
 };
 
 /// One kind of work of one stage, per micro-batch (update: per step).
@@ -54,7 +56,7 @@ struct Figures {
   double step_p95_s = 0;
   double images_per_s = 0;
   double predicted_step_s = 0;
-  double bubble = 0;  ///< over the ranks that compute
+  std::optional<double> bubble;  ///< over the ranks that compute; none if no rank recorded a step
   double predicted_bubble = 0;
   std::vector<RankFigures> ranks;
   std::vector<TrafficFigures> traffic;  ///< by LinkKind

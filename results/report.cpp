@@ -47,7 +47,8 @@ std::string totals_table(const Figures& figures) {
   return text_table({{"whole step", "predicted", "measured", "difference"},
                      {"time", format_seconds(figures.predicted_step_s), format_seconds(figures.step_median_s),
                       format_signed_percent(relative_difference(figures.predicted_step_s, figures.step_median_s))},
-                     {"bubble", format_percent(figures.predicted_bubble), format_percent(figures.bubble), ""}});
+                     {"bubble", format_percent(figures.predicted_bubble),
+                      figures.bubble ? format_percent(*figures.bubble) : "-", ""}});
 }
 
 std::string stages_table(const Figures& figures) {
@@ -64,19 +65,23 @@ std::string stages_table(const Figures& figures) {
 std::string traffic_table(const Figures& figures) {
   Rows rows{{"payload bytes per step", "predicted", "measured", "difference"}};
   for (const TrafficFigures& row : figures.traffic)
-    rows.push_back({name_of(row.link), format_exact(row.predicted_bytes), format_exact(row.measured_bytes),
-                    format_exact(row.measured_bytes - row.predicted_bytes)});
+    rows.push_back({name_of(row.link), format_exact(row.predicted_bytes),
+                    row.measured_bytes ? format_exact(*row.measured_bytes) : "-",
+                    row.measured_bytes ? format_exact(*row.measured_bytes - row.predicted_bytes) : "-"});
   return text_table(rows);
 }
 
 std::string ranks_table(const Figures& figures) {
   Rows rows{{"rank", "host", "compute", "update", "load", "communicate", "wait", "bubble", "predicted", "memory",
              "predicted"}};
-  for (const RankFigures& rank : figures.ranks)
-    rows.push_back({text(rank.rank), rank.host, format_percent(rank.compute), format_percent(rank.update),
-                    format_percent(rank.load), format_percent(rank.communication), format_percent(rank.wait),
-                    format_percent(rank.bubble), format_percent(rank.predicted_bubble),
-                    format_mebibytes(rank.peak_memory_bytes), format_mebibytes(rank.predicted_peak_memory_bytes)});
+  for (const RankFigures& rank : figures.ranks) {
+    const auto share = [&](double measured) { return rank.steps > 0 ? format_percent(measured) : "-"; };
+    rows.push_back({text(rank.rank), rank.host, share(rank.compute), share(rank.update), share(rank.load),
+                    share(rank.communication), share(rank.wait), share(rank.bubble),
+                    format_percent(rank.predicted_bubble),
+                    rank.steps > 0 ? format_mebibytes(rank.peak_memory_bytes) : "-",
+                    format_mebibytes(rank.predicted_peak_memory_bytes)});
+  }
   return text_table(rows) + "  (bubble: all time without forward or backward work)\n";
 }
 
@@ -96,6 +101,12 @@ std::string pictures(const RunResults& results) {
         "  (0-9 forward, a-z backward of micro-batch 0, 1, ...; W backward-weight; R recompute; U update; = load, "
         "send; . wait)\n";
   return lines;
+}
+
+/// null if it was not measured.
+template <typename Value>
+nlohmann::json measured_json(bool measured, Value value) {
+  return measured ? nlohmann::json(value) : nlohmann::json();
 }
 
 }  // namespace
@@ -121,7 +132,7 @@ std::string report_json(const RunResults& results) {
                               {"step_p95_s", figures.step_p95_s},
                               {"images_per_s", figures.images_per_s},
                               {"predicted_step_s", figures.predicted_step_s},
-                              {"bubble", figures.bubble},
+                              {"bubble", measured_json(figures.bubble.has_value(), figures.bubble.value_or(0))},
                               {"predicted_bubble", figures.predicted_bubble},
                               {"flags", figures.flags}};
   if (figures.evaluation)
@@ -136,22 +147,25 @@ std::string report_json(const RunResults& results) {
                               {"layers", stage.layers},
                               {"ranks", stage.ranks},
                               {"predicted_s", stage.predicted_s},
-                              {"measured_s", stage.samples > 0 ? nlohmann::json(stage.measured_s) : nlohmann::json()}});
+                              {"measured_s", measured_json(stage.samples > 0, stage.measured_s)}});
   for (const TrafficFigures& row : figures.traffic)
-    json["payload_bytes_per_step"][to_string(row.link)] = {{"predicted", row.predicted_bytes},
-                                                           {"measured", row.measured_bytes}};
-  for (const RankFigures& rank : figures.ranks)
+    json["payload_bytes_per_step"][to_string(row.link)] = {
+        {"predicted", row.predicted_bytes},
+        {"measured", measured_json(row.measured_bytes.has_value(), row.measured_bytes.value_or(0))}};
+  for (const RankFigures& rank : figures.ranks) {
+    const bool measured = rank.steps > 0;
     json["ranks"].push_back({{"rank", rank.rank},
                              {"host", rank.host},
-                             {"compute", rank.compute},
-                             {"update", rank.update},
-                             {"load", rank.load},
-                             {"communication", rank.communication},
-                             {"wait", rank.wait},
-                             {"bubble", rank.bubble},
+                             {"compute", measured_json(measured, rank.compute)},
+                             {"update", measured_json(measured, rank.update)},
+                             {"load", measured_json(measured, rank.load)},
+                             {"communication", measured_json(measured, rank.communication)},
+                             {"wait", measured_json(measured, rank.wait)},
+                             {"bubble", measured_json(measured, rank.bubble)},
                              {"predicted_bubble", rank.predicted_bubble},
-                             {"peak_memory_bytes", rank.peak_memory_bytes},
+                             {"peak_memory_bytes", measured_json(measured, rank.peak_memory_bytes)},
                              {"predicted_peak_memory_bytes", rank.predicted_peak_memory_bytes}});
+  }
   return json.dump(2) + "\n";
 }
 

@@ -12,7 +12,7 @@ namespace sluice {
 [[nodiscard]] std::string report_text(const RunResults& results);
 
 /// The same figures as one JSON object, without the pictures. Numbers that are
-/// not finite become null.
+/// not finite, or were not measured, become null.
 [[nodiscard]] std::string report_json(const RunResults& results);
 
 }  // namespace sluice

@@ -91,7 +91,7 @@ TEST(Figures, split_the_time_of_each_rank) {
   EXPECT_DOUBLE_EQ(figures.ranks[0].bubble, 0.7);
   EXPECT_DOUBLE_EQ(figures.ranks[1].bubble, 0.5);
   EXPECT_DOUBLE_EQ(figures.ranks[1].predicted_bubble, 0.5);
-  EXPECT_DOUBLE_EQ(figures.bubble, 0.6);
+  EXPECT_DOUBLE_EQ(figures.bubble.value(), 0.6);
   EXPECT_DOUBLE_EQ(figures.predicted_bubble, 0.6);
 }
 
@@ -186,6 +186,39 @@ TEST(Report, of_a_run_that_recorded_nothing_says_so) {
   run.tables = {};
   EXPECT_NE(report_text(run).find("no step was recorded"), std::string::npos);
   EXPECT_EQ(nlohmann::json::parse(report_json(run))["steps"], 0);
+}
+
+TEST(Report, shows_nothing_as_measured_that_no_rank_recorded) {
+  RunResults run = sample_run();
+  run.tables.ranks.clear();
+  run.tables.timeline.clear();
+  const std::string report = report_text(run);
+  EXPECT_NE(report.find("between nodes                1000         -           -"), std::string::npos) << report;
+  EXPECT_NE(report.find("alpha        -       -     -            -     -       -     70.0 %       -    1.0 MiB"),
+            std::string::npos)
+      << report;
+  const auto json = nlohmann::json::parse(report_json(run));
+  EXPECT_TRUE(json["bubble"].is_null());
+  EXPECT_TRUE(json["payload_bytes_per_step"]["inter_node"]["measured"].is_null());
+  EXPECT_TRUE(json["ranks"][0]["peak_memory_bytes"].is_null());
+  EXPECT_EQ(json["ranks"][0]["predicted_peak_memory_bytes"], 1 << 20);
+}
+
+TEST(Figures, flag_asynchronous_runs_too_short_to_measure) {
+  RunResults run = sample_run();
+  run.tables.ranks.clear();
+  EXPECT_TRUE(figures_of(run).flags.empty());
+  run = sample_run();
+  Plan& plan = run.header.plan;
+  plan.schedule = "pipedream";
+  plan.programs[0].name = "steady";
+  plan.programs.push_back({"fill", std::vector<std::vector<Instruction>>(2)});
+  plan.programs.push_back({"drain", std::vector<std::vector<Instruction>>(2)});
+  run.header.predicted.ranks.clear();  // of one run of steady: needs a whole plan
+  run.tables.ranks.clear();
+  run.tables.timeline.clear();
+  const std::string report = report_text(run);
+  EXPECT_NE(report.find("! every run of steady was too close to a fill"), std::string::npos) << report;
 }
 
 }  // namespace
