@@ -19,17 +19,21 @@ void require_one_position_a_rank(const Plan& plan) {
   std::map<int, Rank> owner_of;
   std::set<Rank> owners;
   for (const Stage& stage : plan.stages) {
-    if (stage.owners.size() > 1) throw infeasible(text("schedule ", plan.schedule, " knows no replicas"));
+    if (stage.owners.size() > 1)
+      throw infeasible(
+          text("schedule ", plan.schedule, " knows no replicas: leave --worker-replicas out, or use 1f1b"));
     if (stage.work != Work::forward && stage.work != Work::backward)
       throw infeasible(text("schedule ", plan.schedule, " knows no ", to_string(stage.work),
-                            ": use whole backwards without recomputation"));
+                            ": use whole backwards without recomputation (no --weight-cuts), or 1f1b"));
     if (!owner_of.try_emplace(stage.index, stage.owners[0]).second && owner_of[stage.index] != stage.owners[0])
       throw infeasible(text("schedule ", plan.schedule, " has forward and backward of a position on one rank, but ",
-                            "position ", stage.index, " has ranks ", owner_of[stage.index], " and ", stage.owners[0]));
+                            "position ", stage.index, " has ranks ", owner_of[stage.index], " and ", stage.owners[0],
+                            ": give it one, or use 1f1b"));
   }
   for (const auto& [index, rank] : owner_of)
     if (!owners.insert(rank).second)
-      throw infeasible(text("schedule ", plan.schedule, " has one position a rank, but rank ", rank, " has several"));
+      throw infeasible(text("schedule ", plan.schedule, " has one position a rank, but rank ", rank,
+                            " has several: give it one, or use 1f1b"));
   if (plan.schedule == "pipedream-2bw" && plan.microbatches < std::ssize(owner_of))
     throw infeasible(text("schedule pipedream-2bw needs at least as many micro-batches as positions, but has ",
                           plan.microbatches, " for ", owner_of.size(), ": use more micro-batches, or pipedream"));

@@ -225,6 +225,7 @@ TEST(Asynchronous, what_the_schedules_lack_is_infeasible) {
                         .microbatches = microbatches,
                         .stages = std::move(stages)});
     } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(": "), std::string::npos) << "no way out: " << error.what();
       return error.exit_code();
     }
     return ExitCode::done;
