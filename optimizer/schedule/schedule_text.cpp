@@ -187,6 +187,7 @@ class Merge {
  public:
   Merge(const ScheduleText& schedule, const Plan& plan)
       : schedule_(schedule),
+        plan_(plan),
         positions_(without_windows(plan)),
         before_(stages_before(plan, positions_)),
         done_(plan.stages.size(), std::vector<bool>(at(plan.microbatches))),
@@ -200,8 +201,7 @@ class Merge {
         for (; is_ready(rank); moved = true) execute(rank);
     }
     for (Rank rank = 0; rank < std::ssize(next_); ++rank)
-      if (next_[at(rank)] < std::ssize(schedule_.ranks[at(rank)]))
-        throw wrong(schedule_, rank, next_[at(rank)], "waits for ever: other ranks wait for this one");
+      if (next_[at(rank)] < std::ssize(schedule_.ranks[at(rank)])) throw circle_from(rank);
     write_.updates();
     return write_.take();
   }
@@ -219,6 +219,24 @@ class Merge {
       default:
         return position.backward;
     }
+  }
+
+  /// Of a rank that is stuck: what it waits for is on a rank that is stuck too, if not the same, until one comes twice.
+  /// That one is to blame; the first may merely wait for it.
+  [[nodiscard]] Error circle_from(Rank rank) const {
+    for (std::set<Rank> seen; seen.insert(rank).second;) rank = waited_for(rank).second;
+    const auto [cell, there] = waited_for(rank);
+    const std::vector<Cell>& line = schedule_.ranks[at(there)];
+    const auto place = std::find(line.begin(), line.end(), cell) - line.begin();
+    return wrong(schedule_, rank, next_[at(rank)],
+                 text("waits for ever for ", shown(cell), ", cell ", place + 1, " of rank ", there,
+                      there == rank ? "" : text(", which waits at cell ", next_[at(there)] + 1), ": move it before"));
+  }
+
+  [[nodiscard]] std::pair<Cell, Rank> waited_for(Rank rank) const {
+    const Cell& cell = schedule_.ranks[at(rank)][at(next_[at(rank)])];
+    const Stage& before = plan_.stages[at(before_[at(stage_of(cell))])];
+    return {{op_of(before.work), before.index, cell.microbatch}, owner(before, cell.microbatch)};
   }
 
   [[nodiscard]] bool is_ready(Rank rank) const {
@@ -239,6 +257,7 @@ class Merge {
   }
 
   const ScheduleText& schedule_;
+  const Plan& plan_;
   const std::vector<Position> positions_;
   const std::vector<int> before_;        // by stage
   std::vector<std::vector<bool>> done_;  // by stage and micro-batch

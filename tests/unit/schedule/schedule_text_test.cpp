@@ -139,7 +139,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"rank 0 | 0F0 0F1 0B0 0B1 U0\nrank 1 | 1F0 1B0 1F1 1B1 U1 2F0 2F1\n",
                 "(2F0): the cuts give its position"},
         Refusal{"rank 0 | 0F0 0F1 0B0 0B1 U0\nrank 1 | 1F0 1F1\n", "has no cell of backward at position 1"},
-        Refusal{"rank 0 | 0F0 0B0 0F1 0B1 U0\nrank 1 | 1F0 1F1 1B0 1B1 U1\n", "rank 0, cell 2 (0B0): waits for ever"},
+        Refusal{"rank 0 | 0F0 0B0 0F1 0B1 U0\nrank 1 | 1F0 1F1 1B0 1B1 U1\n",
+                "rank 0, cell 2 (0B0): waits for ever for 1B0, cell 3 of rank 1, which waits at cell 2"},
+        // Rank 0 merely waits for rank 1, whose line is wrong.
+        Refusal{"rank 0 | 0F0 0F1 0B0 0B1 U0\nrank 1 | 1B0 1F0 1F1 1B1 U1\n",
+                "rank 1, cell 1 (1B0): waits for ever for 1F0, cell 2 of rank 1: move"},
         Refusal{"rank 0 | 0F0 0F1 0B0 0B1\nrank 1 | 1F0 1B0 1F1 1B1 U1\n", "rank 0: U0 is missing"},
         Refusal{"rank 0 | 0F0 0F1 0B0 U0 0B1\nrank 1 | 1F0 1B0 1F1 1B1 U1\n", "rank 0, cell 4 (U0): expected 0B1"},
         Refusal{"rank 0 | 0F0 0F1 0B0 0B1 U0\nrank 1 | 1F0 1B0 1F1 1B1 U1 U1\n", "rank 1, cell 6 (U1)"},
