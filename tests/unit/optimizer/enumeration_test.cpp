@@ -129,7 +129,7 @@ TEST(Enumeration, equals_brute_force_on_larger_problems) {
 TEST(Enumeration, finds_problems_where_each_feature_helps_and_each_limit_binds) {
   std::map<std::string, int> matters;
   int infeasible_problems = 0;
-  for (unsigned seed = 0; seed < 1500; ++seed) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const OwnedProblem owned = random_problem(seed, 2000);
     const double price = enumerate(owned.problem()).price;
