@@ -118,7 +118,7 @@ TEST_F(BadFiles, that_need_an_unknown_feature) {
 }
 
 TEST_F(BadFiles, of_another_schema_version) {
-  expect_profile_refused([](hid_t file) { set_integer_attribute(file, "schema_version", 2); }, {"schema_version is 2"});
+  expect_profile_refused([](hid_t file) { set_integer_attribute(file, "schema_version", 1); }, {"schema_version is 1"});
 }
 
 TEST_F(BadFiles, that_are_not_complete) {
