@@ -45,13 +45,14 @@ TEST(Interleaved, idles_as_long_as_megatron_says) {
 
 TEST(Chimera, idles_as_long_as_its_paper_says) {
   for (const int ranks : {2, 4, 6, 8}) {
-    // Li, Hoefler 2021, table 2, backwards as long as forwards: (D - 2) / (2 N + D - 2).
+    // Li, Hoefler 2021 (their comparison of schemes, quoted from memory), backwards as long as forwards:
+    // (D - 2) / (2 N + D - 2).
     for (const int units : {1, 2, 3}) {
       const double all = 2 * units * ranks;
       EXPECT_NEAR(bubble(equal_plan("chimera", ranks, 1, units * ranks)), (ranks - 2) / (all + ranks - 2), 1e-12)
           << "K=" << ranks << ", units " << units;
     }
-    // Section 3.1, backwards twice as long: (D - 2) / (3/2 N + D - 2) for N = D.
+    // The same count with backwards twice as long: (D - 2) / (3/2 N + D - 2) for N = D.
     EXPECT_NEAR(bubble(equal_plan("chimera", ranks, 1, ranks, 1e-9, 2e-9)), (ranks - 2) / (1.5 * ranks + ranks - 2),
                 1e-12)
         << "K=" << ranks;
@@ -80,7 +81,7 @@ TEST(Interleaved, keeps_what_its_warm_up_makes) {
 }
 
 TEST(Chimera, keeps_between_half_a_pipeline_and_a_whole_one) {
-  // Li, Hoefler 2021, table 2: [D/2 + 1, D] activations.
+  // Li, Hoefler 2021 (their comparison of schemes, quoted from memory): [D/2 + 1, D] activations.
   for (const int ranks : {2, 4, 6, 8})
     for (const int units : {1, 2, 3}) {
       const Plan plan = equal_plan("chimera", ranks, 1, units * ranks);

@@ -1,4 +1,4 @@
-// The schedules of Qi, Wan, Huang, Lin 2024 (Zero Bubble Pipeline Parallelism): their closed forms and figures.
+// The schedules of Qi, Wan, Huang, Lin 2024 (Zero Bubble Pipeline Parallelism): their closed forms and orders.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using examples::textbook_plan_in_halves;
 
 class ZeroBubble : public testing::TestWithParam<const char*> {};
 
-TEST_P(ZeroBubble, reproduces_the_published_figure) {
+TEST_P(ZeroBubble, reproduces_the_authors_schedule) {
   EXPECT_EQ(drawn(textbook_plan_in_halves(GetParam(), 4, 8)), golden_rows(GetParam()));
 }
 
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, ZeroBubble, testing::Values("zb-h1", "zb-v")
   return name;
 });
 
-/// Table 2 of the paper: the bubble is (p-1)(F + B - W), where W is no longer than F and B. With M < K, where the first
+/// The paper, of its handcrafted schedules: the bubble is (p-1)(F + B - W), where W is no longer than F and B. With M < K, where the first
 /// worker waits for every backward-input, M + K - 1 of them (and forwards) are in a row before its last
 /// backward-weight; both agree at M = K.
 std::int64_t zb_h1_step(int workers, int m, std::int64_t f, std::int64_t b, std::int64_t w) {
@@ -73,7 +73,7 @@ TEST(ZbH1, takes_the_papers_step_time) {
             << workers << " workers, M = " << m << ", times " << f << ' ' << b << ' ' << w;
 }
 
-/// Table 2: p activations on every worker, of which k wait for their backward-weight alone (1f1b: p - k on worker k).
+/// Likewise: p activations on every worker; k of them wait for their backward-weight alone (1f1b: p - k on worker k).
 TEST(ZbH1, keeps_as_many_micro_batches_on_every_worker_as_1f1b_on_the_first) {
   for (int workers = 1; workers <= 6; ++workers)
     for (const int m : {1, 3, 6, 9}) {
