@@ -208,7 +208,7 @@ Access DataFlow::access(const Instruction& instruction, Rank rank) const {
 }
 
 BufferPlan plan_buffers(const Plan& plan, const Program& program, Rank rank) {
-  const bool rings = asynchronous(plan) && program.name != "evaluate";
+  const bool rings = counts_from_fill(plan, program);
   return plan_buffers(plan, DataFlow(plan), program.ranks[at(rank)], rank, rings ? ring : colour<Lifetime>);
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/asynchronous.h"
+#include "core/division.h"
 #include "core/index.h"
 #include "core/simulator.h"
 
@@ -48,8 +49,6 @@ void start_clock(Timeline& timeline) {
       time.end_ns -= begin_ns;
     }
 }
-
-int divided_up(int a, int b) { return (a + b - 1) / b; }
 
 Prediction predict_asynchronous(const Plan& plan) {
   std::set<int> positions;

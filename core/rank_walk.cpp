@@ -58,8 +58,9 @@ class RankWalk {
   }
 
  private:
-  /// fetched, then dropped: of layers that the rank fetches, which are absent at first; the others are old.
-  enum class Weights : char { old, updated, receiving, received, absent, fetched, dropped };
+  /// Layers that the rank fetches are absent at first and then fetched; that none is used after its stage's last
+  /// forward follows from the stages (core/stage_check.h). The others are old at first.
+  enum class Weights : char { old, updated, receiving, received, absent, fetched };
   enum class Gradients : char { own, being_summed, summed };  // over the replicas
 
   Reason execute(const Instruction& instruction) {
@@ -93,7 +94,6 @@ class RankWalk {
       return text(to_string(stage.work), " in a program that only evaluates");
     if (Reason reason = take_turn(instruction, stage); !reason.empty()) return reason;
     if (Reason reason = ring_ ? ring_->use(instruction) : use_weights(stage); !reason.empty()) return reason;
-    if (stage.fetches_weights) drop_weights_after_last(instruction.stage);
     const Access access = flow_.access(instruction, rank_);
     if (Reason reason = read(access); !reason.empty()) return reason;
     if (stage.work == Work::recompute) return write_again(access);
@@ -119,18 +119,10 @@ class RankWalk {
       if (!has_parameters(layer) || weights == Weights::old || weights == Weights::fetched) continue;
       const char* why = weights == Weights::absent      ? " before it fetches them"
                         : weights == Weights::receiving ? " while they are being received"
-                        : weights == Weights::dropped   ? " after it dropped them"
                                                         : " after they were updated";
       return text("uses the weights of layer ", layer_name(layer), why);
     }
     return {};
-  }
-
-  void drop_weights_after_last(int index) {
-    const Stage& stage = plan_.stages[at(index)];
-    if (microbatches_done_[at(index)] < own_microbatches(stage)) return;
-    for (const LayerId layer : stage.layers)
-      if (flow_.fetches(layer, rank_)) weights_[at(layer)] = Weights::dropped;
   }
 
   Reason read(const Access& access) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/division.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -19,7 +20,7 @@ constexpr std::array kSchedules{
     Schedule{.name = "zb-v", .placement = Placement::vee, .halves_backward = true},
     Schedule{.name = "pipedream", .asynchronous = true},
     Schedule{.name = "pipedream-2bw", .asynchronous = true},
-    Schedule{.name = "cooperative", .placement = Placement::cooperative, .recomputes = true},
+    Schedule{.name = "cooperative", .placement = Placement::cooperative},
 };
 
 constexpr Schedule kFromFile{.name = kFileSchedule, .placement = Placement::given};
@@ -54,7 +55,7 @@ int positions_of(Placement placement, int ranks, int chunks) {
 
 int interleaved_group(int microbatches, int ranks) {
   const int groups = std::max(1, microbatches / ranks);
-  return (microbatches + groups - 1) / groups;
+  return divided_up(microbatches, groups);
 }
 
 std::span<const Schedule> schedules() { return kSchedules; }

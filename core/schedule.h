@@ -42,7 +42,6 @@ struct Schedule {
   bool asynchronous = false;     ///< programs fill, steady, drain instead of step; weights have versions
   bool halves_backward = false;  ///< backward-input and backward-weight are always apart
   bool delays_weights = false;   ///< a micro-batch's backward-weights wait for the first position's backward-input
-  bool recomputes = false;       ///< backward stages always run their forward again
 };
 
 /// What plans of a user's own schedule say (optimizer/schedule/schedule_text.h); not among schedules().

@@ -8,6 +8,7 @@
 
 #include "core/asynchronous.h"
 #include "core/cost_model.h"
+#include "core/division.h"
 #include "core/schedule.h"
 
 namespace sluice {
@@ -30,8 +31,6 @@ std::uint8_t bits_of(Work work) {
   }
   return 0;
 }
-
-int rounded_up(int numerator, int denominator) { return (numerator + denominator - 1) / denominator; }
 
 std::vector<std::int64_t> workspace_bytes(const Profile& profile) {
   std::vector<std::int64_t> bytes;
@@ -192,7 +191,7 @@ std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) 
   const int microbatches =
       asynchronous_ ? std::numeric_limits<int>::max() : microbatches_of(0, seat.replicas, pricing_.microbatches);
   const auto in_flight = [&](int ranks) {
-    return rounded_up(std::clamp(ranks, least_in_flight_, most_in_flight_), seat.replicas);
+    return divided_up(std::clamp(ranks, least_in_flight_, most_in_flight_), seat.replicas);
   };
   const int own = in_flight(seat.ranks_from_here);
   // Whoever sends has no more micro-batches in flight than the first worker.
@@ -201,7 +200,7 @@ std::int64_t WorkerCost::memory_bytes(const WorkerLoad& load, const Seat& seat) 
   const int leaving = std::min(microbatches, 2);
   const int delayed = in_flight(seat.ranks);
   // Delayed by what the first worker has in flight beyond this one; otherwise only once no forward is left to run.
-  const int later = 1 + rounded_up(seat.ranks - seat.ranks_from_here, seat.replicas);
+  const int later = 1 + divided_up(seat.ranks - seat.ranks_from_here, seat.replicas);
   const int handed = std::min(delays_weights_ ? microbatches : own, later);
   const int later_workers = seat.ranks_from_here - seat.replicas;
   // As doubles: exact below 2^53 bytes, and no overflow above.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/asynchronous.h"
+#include "core/division.h"
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
@@ -43,7 +44,7 @@ void require_one_position_a_rank(const Plan& plan) {
 /// receive_ahead + 2 earlier, and weights are made and used up to K apart.
 int reach(const Plan& plan, int positions) { return positions + plan.receive_ahead + 3; }
 
-int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+int round_up(int value, int unit) { return divided_up(value, unit) * unit; }
 
 class EndlessWriter {
  public:

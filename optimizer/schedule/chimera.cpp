@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/division.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -24,7 +25,7 @@ Figure chimera(const Plan& plan, std::vector<Position> positions) {
     throw infeasible(text("schedule chimera needs an even number of ranks, but the pipeline has ", ranks,
                           ": leave one out with --ranks, or use 1f1b"));
   FigureWriter write(plan, std::move(positions));
-  const int units = (plan.microbatches + ranks - 1) / ranks;
+  const int units = divided_up(plan.microbatches, ranks);
   for (int slot = 0; slot < 2 * ranks * units + ranks; ++slot)
     for (int k = 0; k < ranks; ++k)
       for (const int replica : {0, 1}) {
