@@ -50,9 +50,9 @@ int stashes(const Plan& plan, Rank rank) {
   return 0;
 }
 
-// Narayanan et al. 2019, section 3.1 and 3.3: no bubble in the steady state, and n - k minibatches in flight and as
-// many versions of the weights at the k-th of n stages. Narayanan et al. 2021, section 3.1: two versions, as many in
-// flight.
+// Narayanan et al. 2019, 1F1B and weight stashing: no bubble in the steady state, and n - k minibatches in flight and
+// as many versions of the weights at stage k of n, counted from 0 (num_warmup_minibatches + 1 in msr-fiddle/pipedream).
+// Narayanan et al. 2021, double-buffered updates: two versions, as many in flight.
 TEST(Asynchronous, equal_stages_have_no_bubble_and_the_papers_stashes_and_versions) {
   for (const char* schedule : {"pipedream", "pipedream-2bw"})
     for (int workers = 1; workers <= 8; ++workers)
@@ -213,6 +213,17 @@ TEST(Asynchronous, weights_received_before_the_oldest_version_is_done_with_are_r
   const auto defect = verify(plan);
   ASSERT_TRUE(defect);
   EXPECT_NE(defect->reason.find("which has been replaced"), std::string::npos) << defect->reason;
+}
+
+TEST(Asynchronous, what_only_a_late_run_of_steady_would_meet_is_refused) {
+  Plan plan = examples::textbook_plan("pipedream", 2, 2);
+  for (Program& program : plan.programs)
+    if (program.name == "fill") program.ranks[0].push_back({.op = Op::load_input, .microbatch = 40});
+  EXPECT_EQ(interpreter::interpret(plan, unrolled(plan, 5), 0).fault, "") << "harmless so far";
+  EXPECT_NE(interpreter::interpret(plan, unrolled(plan, 30), 0).fault, "") << "micro-batch 40 is loaded twice";
+  const auto defect = verify(plan);
+  ASSERT_TRUE(defect);
+  EXPECT_NE(defect->reason.find("in another state"), std::string::npos) << defect->reason;
 }
 
 TEST(Asynchronous, what_the_schedules_lack_is_infeasible) {

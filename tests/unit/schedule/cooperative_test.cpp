@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <random>
@@ -11,12 +10,13 @@
 #include "core/error.h"
 #include "core/fetched_weights.h"
 #include "core/index.h"
+#include "core/liveness.h"
 #include "core/simulator.h"
 #include "core/stage_pricing.h"
-#include "core/text.h"
 #include "core/verifier.h"
 #include "optimizer/schedule/build_plan.h"
 #include "tests/unit/schedule/examples.h"
+#include "tests/unit/schedule/golden.h"
 #include "tests/unit/schedule/interpreter.h"
 
 namespace sluice {
@@ -48,30 +48,8 @@ Profile uneven_chain(int layers) {
   return profile;
 }
 
-/// The compute of a rank over time, one cell per nanosecond.
-std::string row(const Plan& plan, const Timeline& timeline, Rank rank) {
-  std::vector<std::string> cells(static_cast<std::size_t>(makespan_ns(timeline)), ".");
-  const std::vector<Instruction>& list = program(plan, "step").ranks[at(rank)];
-  for (std::size_t i = 0; i < list.size(); ++i)
-    for (std::int64_t t = timeline.ranks[at(rank)].instructions[i].start_ns;
-         is_compute(list[i].op) && t < timeline.ranks[at(rank)].instructions[i].end_ns; ++t)
-      cells[static_cast<std::size_t>(t)] = cell(plan, list[i]);
-  std::string row = text("rank ", rank, " |");
-  for (const std::string& cell : cells) row += text(' ', cell, std::string(3 - cell.size(), ' '));
-  return row.substr(0, row.find_last_not_of(' ') + 1);
-}
-
 TEST(Cooperative, reproduces_the_figure_written_by_hand) {
-  const Plan plan = textbook_plan(4, 8);
-  const Timeline timeline = simulate(plan);
-  std::ifstream file("tests/data/schedules/cooperative_4x8.txt");
-  Rank rank = 0;
-  for (std::string line; std::getline(file, line);)
-    if (!line.starts_with('#')) {
-      EXPECT_EQ(row(plan, timeline, rank), line);
-      ++rank;
-    }
-  EXPECT_EQ(rank, 4);
+  EXPECT_EQ(drawn(textbook_plan(4, 8)), golden_rows("cooperative"));
 }
 
 /// Forward in turns, M (F + B) at the last rank, and the way of the last gradient to the first rank.
@@ -138,6 +116,7 @@ TEST(Cooperative, ranks_without_microbatches_fetch_nothing) {
   const LinkBytes bytes = received(plan);
   EXPECT_EQ(bytes[0] + bytes[1], weight(0) + weight(1) + 2 * weight(2)) << "ranks 0 and 1 have a micro-batch each";
   EXPECT_EQ(memory_use(plan, 3).fetched_weights, 0);
+  EXPECT_EQ(fetching_stages(plan, DataFlow(plan), 3), std::vector<int>{});
   EXPECT_EQ(memory_use(plan, 0).fetched_weights, weight(1) + weight(2));
 }
 
@@ -169,9 +148,24 @@ TEST(Cooperative, keeps_no_stash_but_the_inputs_of_its_own_stage) {
 TEST(Cooperative, runs_again_only_what_a_backward_reads) {
   Profile profile = examples::chain(4, 1e-9, 2e-9);
   profile.model.needs[1].backward_input.clear();  // of layer 1 nothing but its input, which layer 0 makes
+  std::vector<std::vector<LayerId>> again;
+  for (const Stage& stage : cooperative_stages(profile.model, {0, 2, 4}))
+    if (stage.work == Work::recompute) again.push_back(stage.layers);
+  EXPECT_EQ(again, std::vector<std::vector<LayerId>>{{0}}) << "nothing of the last stage";
+}
+
+TEST(Cooperative, runs_again_what_leads_to_what_a_backward_reads) {
+  Profile profile = examples::chain(4, 1e-9, 2e-9);
+  std::vector<LayerNeeds>& needs = profile.model.needs;
+  for (const LayerId layer : {0, 1}) needs[at(layer)].backward_input = needs[at(layer)].backward_weight = {};
+  for (TensorId t = 0; t < std::ssize(profile.model.tensors); ++t)
+    if (const Tensor& tensor = profile.model.tensors[at(t)];
+        tensor.kind == TensorKind::auxiliary && tensor.producer == 1)
+      needs[1].backward_input.push_back(t);  // made from what layer 0 makes
+  ASSERT_FALSE(needs[1].backward_input.empty());
   for (const Stage& stage : cooperative_stages(profile.model, {0, 2, 4}))
     if (stage.work == Work::recompute) {
-      EXPECT_EQ(stage.layers, std::vector<LayerId>{0});
+      EXPECT_EQ(stage.layers, (std::vector<LayerId>{0, 1}));
     }
 }
 
@@ -187,6 +181,42 @@ TEST(Cooperative, other_schedules_do_not_fetch_weights) {
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::infeasible);
   }
+}
+
+TEST(Cooperative, weights_that_are_fetched_by_a_second_transfer_are_refused) {
+  Plan plan = textbook_plan(3, 3);
+  const auto weights = std::find_if(plan.transfers.begin(), plan.transfers.end(),
+                                    [](const Transfer& transfer) { return transfer.payload == Payload::weights; });
+  ASSERT_NE(weights, plan.transfers.end());
+  const int first = static_cast<int>(weights - plan.transfers.begin());
+  const int second = static_cast<int>(plan.transfers.size());
+  plan.transfers.push_back(Transfer(*weights));
+  for (Program& program : plan.programs)
+    for (std::vector<Instruction>& list : program.ranks)
+      for (std::size_t i = 0; i < list.size(); ++i)
+        if (list[i].transfer == first) {
+          Instruction again = list[i];
+          again.transfer = second;
+          list.insert(list.begin() + static_cast<std::ptrdiff_t>(++i), again);
+        }
+  const auto defect = verify(plan);
+  ASSERT_TRUE(defect);
+  EXPECT_NE(defect->reason.find("fetches the weights of layer"), std::string::npos) << defect->reason;
+}
+
+TEST(Cooperative, weights_that_are_sent_after_their_update_are_refused) {
+  Plan plan = textbook_plan(3, 3);
+  for (Program& program : plan.programs)
+    if (program.name == "step") {
+      std::vector<Instruction>& list = program.ranks[0];
+      std::stable_partition(list.begin(), list.end(), [&](const Instruction& instruction) {
+        return instruction.transfer == kNone || plan.transfers[at(instruction.transfer)].payload != Payload::weights ||
+               plan.groups[at(plan.transfers[at(instruction.transfer)].group)].root != 0;
+      });
+    }
+  const auto defect = verify(plan);
+  ASSERT_TRUE(defect);
+  EXPECT_NE(defect->reason.find("to be fetched after they were updated"), std::string::npos) << defect->reason;
 }
 
 /// Any stages whose forwards fetch weights or not, several on a rank.

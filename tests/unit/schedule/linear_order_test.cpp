@@ -6,8 +6,11 @@
 #include <map>
 #include <set>
 
+#include "core/fetched_weights.h"
 #include "core/index.h"
 #include "core/liveness.h"
+#include "optimizer/schedule/build_plan.h"
+#include "optimizer/schedule/cooperative.h"
 #include "optimizer/schedule/generators.h"
 #include "tests/unit/schedule/examples.h"
 
@@ -99,6 +102,24 @@ TEST(LinearOrder, no_forward_runs_ahead_of_a_backward_at_its_position_or_before)
               << "seed " << seed << ", forward " << j << ", backward " << k;
       }
   }
+}
+
+TEST(LinearOrder, weights_are_used_nowhere_before_all_who_fetch_them_have_room) {
+  const Profile profile = examples::chain(6, 1e-9, 2e-9);
+  Cluster cluster = uniform_cluster(1, 6, {}, {});
+  cluster.ranks[1].speed = 0.1;  // the others would be three stages ahead of it
+  const Plan plan = build_plan({.profile = profile,
+                                .cluster = cluster,
+                                .schedule = "cooperative",
+                                .microbatches = 12,
+                                .stages = cooperative_stages(profile.model, {0, 1, 2, 3, 4, 5, 6})});
+  const std::vector<int> stages = fetching_stages(plan, DataFlow(plan), 1);
+  const Numbered numbered(plan);
+  ASSERT_EQ(stages.size(), 4U);
+  for (std::size_t j = kFetchedStagesHeld; j < stages.size(); ++j)
+    for (int m = 0; m < 12; ++m)
+      EXPECT_GT(numbered.number.at({stages[j], m}), numbered.number.at({stages[j - kFetchedStagesHeld], 7}))
+          << "stage " << stages[j] << ", micro-batch " << m << " against rank 1's last of two fetched stages before";
 }
 
 }  // namespace
