@@ -26,8 +26,8 @@ MEMORY_GIB = [16, None]
 MICROBATCHES = [4, 16, 64]
 RANKS = [4, 8, 16]
 REPLICAS = ["any", "1"]
-COLUMNS = ["profile", "replicas_allowed", "gbps", "memory_gib", "microbatches", "ranks", "cuts", "status", "bottleneck_s", "lower_bound_s",
-           "step_s", "replicas", "forward_cuts", "backward_cuts", "recomputed_layers", "bound_by"]
+COLUMNS = ["profile", "replicas_allowed", "gbps", "memory_gib", "microbatches", "ranks", "cuts", "status",
+           "bottleneck_s", "lower_bound_s", "step_s", "replicas", "forward_cuts", "backward_cuts", "recomputed_layers", "bound_by"]
 KEYS = COLUMNS[:7]
 INFINITE = float("inf")
 
@@ -83,8 +83,14 @@ def gain(rows, profile, point, figure):
     return None if independent == INFINITE else joint / independent
 
 
+def is_proven(rows, profile, point):
+    """Whether no joint plan is better than the one found."""
+    return rows[key(profile, point, "joint")]["status"] in ("optimal", "infeasible")
+
+
 def draw(rows, profile, path):
-    """A panel for every (replicas, memory) and M, figures of bottleneck and step one below the other in each cell."""
+    """A panel for every (replicas, memory) and M, figures of bottleneck and step one below the other in each cell;
+    a question mark where a better joint plan may exist."""
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -101,7 +107,8 @@ def draw(rows, profile, path):
             bottleneck, step = (gain(rows, profile, point, column) for column in ("bottleneck_s", "step_s"))
             if bottleneck is not None:
                 shades[y][x] = min(bottleneck, 1.5)
-            text = word(bottleneck) if bottleneck in (None, INFINITE) else f"{word(bottleneck)}\n({word(step)})"
+            doubt = "" if is_proven(rows, profile, point) else "?"
+            text = word(bottleneck) if bottleneck in (None, INFINITE) else f"{word(bottleneck)}{doubt}\n({word(step)})"
             panel.text(x, y, text, ha="center", va="center", fontsize=7,
                        color="black" if bottleneck and bottleneck > 1.3 else "white" if bottleneck else "grey")
         image = panel.imshow(shades, vmin=1, vmax=1.5, cmap="viridis", aspect="auto", origin="lower")
@@ -119,8 +126,8 @@ def draw(rows, profile, path):
 
 def print_largest(rows, points, figure):
     gains = sorted(((gain(rows, *p, figure) or 0, p) for p in points), reverse=True, key=lambda g: g[0])
-    finite = [g for g in gains if 0 < g[0] < INFINITE]
-    print(f"{figure}: joint / independent, profile, (replicas, Gb/s, GiB, M, ranks)")
+    finite = [g for g in gains if 0 < g[0] < INFINITE and is_proven(rows, *g[1])]
+    print(f"{figure}: joint / independent, profile, (replicas, Gb/s, GiB, M, ranks); joint proven the least")
     for g, (profile, point) in finite[:10]:
         print(f"{g:.3f}  {profile}  {point}")
     print(f"{sum(g[0] > 1.01 for g in finite)} of {len(finite)} points gain more than 1 %, "

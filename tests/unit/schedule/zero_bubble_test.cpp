@@ -56,9 +56,9 @@ INSTANTIATE_TEST_SUITE_P(Schedules, ZeroBubble, testing::Values("zb-h1", "zb-v")
   return name;
 });
 
-/// The paper, of its handcrafted schedules: the bubble is (p-1)(F + B - W), where W is no longer than F and B. With M < K, where the first
-/// worker waits for every backward-input, M + K - 1 of them (and forwards) are in a row before its last
-/// backward-weight; both agree at M = K.
+/// The paper, of its handcrafted schedules: the bubble is (p-1)(F + B - W), where W is no longer than F and B. With M <
+/// K, where the first worker waits for every backward-input, M + K - 1 of them (and forwards) are in a row before its
+/// last backward-weight; both agree at M = K.
 std::int64_t zb_h1_step(int workers, int m, std::int64_t f, std::int64_t b, std::int64_t w) {
   return m < workers ? (m + workers - 1) * (f + b) + w : m * (f + b + w) + (workers - 1) * (f + b - w);
 }
