@@ -30,7 +30,7 @@ struct TrafficFigures {
   LinkKind link = LinkKind::intra_node;
   double predicted_bytes = 0;
   /// Mean over the steps; a whole number if all are alike. None if no rank recorded a step.
-  std::optional<double> measured_bytes;
+  std::optional<double> measured_bytes = {};
 };
 
 /// One kind of work of one stage, per micro-batch (update: per step).
