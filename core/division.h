@@ -3,6 +3,6 @@
 namespace sluice {
 
 /// a / b, rounded up. @param a  not negative
-[[nodiscard]] constexpr int divided_up(int a, int b) { return (a + b - 1) / b; }
+[[nodiscard]] constexpr int divided_up(int a, int b) { return a / b + (a % b > 0 ? 1 : 0); }
 
 }  // namespace sluice

@@ -182,7 +182,7 @@ Rank owner(const Stage& stage, int microbatch) {
 }
 
 int microbatches_of(int replica, int replicas, int microbatches) {
-  return (microbatches - replica + replicas - 1) / replicas;
+  return microbatches / replicas + (replica < microbatches % replicas ? 1 : 0);
 }
 
 bool owns(Rank rank, const Stage& stage) {
