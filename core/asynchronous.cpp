@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <map>
 
+#include "core/division.h"
 #include "core/index.h"
 #include "core/schedule.h"
 #include "core/text.h"
 
 namespace sluice {
 namespace {
-
-/// Rounds down, also below 0.
-int floor_div(int a, int b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 /// Appends a program to one that counts from the fill; what belongs to a micro-batch before it is left out.
 void append(std::vector<Instruction>& whole, const std::vector<Instruction>& part, int microbatch_base,
@@ -73,7 +71,7 @@ WeightVersions::WeightVersions(const Plan& plan)
 }
 
 int WeightVersions::version(int stage, int microbatch) const {
-  if (one_batch_late_) return floor_div(microbatch, per_update_) - 1;
+  if (one_batch_late_) return divided_down(microbatch, per_update_) - 1;
   return microbatch - (positions_ - 1 - position_[at(stage)]);
 }
 
@@ -120,8 +118,8 @@ int steadies_to_settle(const Plan& plan) {
   for (const char* name : {"steady", "drain"})
     for (const auto& list : program(plan, name).ranks)
       for (const Instruction& instruction : list)
-        settled = std::max({settled, -floor_div(instruction.microbatch, plan.microbatches),
-                            -floor_div(instruction.version, versions)});
+        settled = std::max({settled, -divided_down(instruction.microbatch, plan.microbatches),
+                            -divided_down(instruction.version, versions)});
   return settled;
 }
 

@@ -212,8 +212,9 @@ BufferPlan plan_buffers(const Plan& plan, const Program& program, Rank rank) {
   return plan_buffers(plan, DataFlow(plan), program.ranks[at(rank)], rank, rings ? ring : colour<Lifetime>);
 }
 
-std::vector<SlotClass> slot_classes(const Plan& plan, Rank rank) {
-  const DataFlow flow(plan);
+namespace {
+
+std::vector<SlotClass> slot_classes(const Plan& plan, const DataFlow& flow, Rank rank) {
   std::map<ValueClass, SlotClass> largest;
   const auto require = [&](const BufferPlan& buffers) {
     for (const SlotClass& slots : buffers.classes) {
@@ -233,6 +234,10 @@ std::vector<SlotClass> slot_classes(const Plan& plan, Rank rank) {
   return classes;
 }
 
+}  // namespace
+
+std::vector<SlotClass> slot_classes(const Plan& plan, Rank rank) { return slot_classes(plan, DataFlow(plan), rank); }
+
 std::int64_t scratch_bytes(const Plan& plan, Rank rank) {
   const Model& model = plan.profile.model;
   std::int64_t largest = 0;
@@ -249,8 +254,12 @@ std::int64_t scratch_bytes(const Plan& plan, Rank rank) {
   return largest;
 }
 
-int weight_versions(const Plan& plan, LayerId layer) {
-  return asynchronous(plan) ? WeightVersions(plan).kept(layer) : 1;
+std::vector<int> weight_versions(const Plan& plan) {
+  std::vector<int> kept(plan.profile.model.layers.size(), 1);
+  if (!asynchronous(plan)) return kept;
+  const WeightVersions versions(plan);
+  for (LayerId layer = 0; layer < std::ssize(kept); ++layer) kept[at(layer)] = versions.kept(layer);
+  return kept;
 }
 
 MemoryUse memory_use(const Plan& plan, Rank rank) {
@@ -262,17 +271,17 @@ MemoryUse memory_use(const Plan& plan, Rank rank) {
     run.insert(stage.layers.begin(), stage.layers.end());
     if (updates_weights(stage.work)) updated.insert(stage.layers.begin(), stage.layers.end());
   }
+  const std::vector<int> versions = weight_versions(plan);
   for (const LayerId layer : run) {
     const LayerCost& cost = plan.profile.costs[at(layer)];
-    if (!flow.fetches(layer, rank))
-      use.parameters += weight_versions(plan, layer) * (cost.parameter_bytes + cost.packed_bytes);
+    if (!flow.fetches(layer, rank)) use.parameters += versions[at(layer)] * (cost.parameter_bytes + cost.packed_bytes);
     use.workspace = std::max(use.workspace, cost.workspace_bytes);
   }
   for (const LayerId layer : updated) use.gradients += plan.profile.costs[at(layer)].parameter_bytes;
   use.optimizer_state = use.gradients;
   for (const std::int64_t bytes : fetch_slot_bytes(plan, rank)) use.fetched_weights += bytes;
   use.workspace += 2 * scratch_bytes(plan, rank);
-  for (const SlotClass& slots : slot_classes(plan, rank)) use.buffers += slots.slots * slots.bytes;
+  for (const SlotClass& slots : slot_classes(plan, flow, rank)) use.buffers += slots.slots * slots.bytes;
   return use;
 }
 

@@ -125,9 +125,9 @@ struct BufferPlan {
 /// model yet).
 [[nodiscard]] std::int64_t scratch_bytes(const Plan& plan, Rank rank);
 
-/// Versions of a layer's weights that every rank running it keeps: 1 in synchronous plans, see
+/// By layer: versions of its weights that every rank running it keeps: 1 in synchronous plans, see
 /// WeightVersions::kept for asynchronous ones.
-[[nodiscard]] int weight_versions(const Plan& plan, LayerId layer);
+[[nodiscard]] std::vector<int> weight_versions(const Plan& plan);
 
 /// Memory of a rank by use [B]. The peak is the sum: everything is allocated once.
 struct MemoryUse {

@@ -250,9 +250,8 @@ void validate(const Plan& plan) {
   validate_stages(plan);
   validate_groups(plan);
   validate_transfers(plan);
-  const bool trains_asynchronously = asynchronous(plan);
   for (const Program& program : plan.programs) {
-    const bool relative = trains_asynchronously && program.name != "evaluate";
+    const bool relative = counts_from_fill(plan, program);
     if (program.ranks.size() != plan.cluster.ranks.size())
       throw bad_input(text("program ", program.name, " has lists for ", program.ranks.size(),
                            " ranks, the cluster has ", plan.cluster.ranks.size()));

@@ -1,7 +1,6 @@
 #include "optimizer/planner/cooperative_cuts.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "core/cost_model.h"
@@ -10,8 +9,6 @@
 
 namespace sluice {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Cuts for the first K ranks of a cluster.
 class CooperativeCuts {
@@ -50,7 +47,7 @@ class CooperativeCuts {
 
   /// slowest_owner_[k][end]: of the first k ranks, if they own the layers before `end`.
   void fill() {
-    slowest_owner_.assign(at(ranks_) + 1, std::vector<double>(at(layers()) + 1, kNever));
+    slowest_owner_.assign(at(ranks_) + 1, std::vector<double>(at(layers()) + 1, kInfinity));
     begin_.assign(at(ranks_) + 1, std::vector<int>(at(layers()) + 1, 0));
     slowest_owner_[0][0] = 0;
     for (int k = 1; k < ranks_; ++k)
@@ -80,7 +77,7 @@ class CooperativeCuts {
 
   const Problem& problem_;
   const int ranks_;
-  double slowest_ = kNever;                                         // speed
+  double slowest_ = kInfinity;                                      // speed
   std::vector<double> forward_s_{0}, backward_s_{0}, update_s_{0};  // of the layers before
   std::vector<std::vector<double>> slowest_owner_;
   std::vector<std::vector<int>> begin_;  // of the last of the k ranks' layers

@@ -7,6 +7,7 @@
 #include "core/index.h"
 #include "core/text.h"
 #include "optimizer/planner/placed_stages.h"
+#include "optimizer/schedule/interval_stages.h"
 
 namespace sluice {
 namespace {
@@ -49,16 +50,6 @@ std::vector<std::vector<Rank>> placed_owners(const Schedule& schedule, int posit
   return owners;
 }
 
-void append(std::vector<Stage>& stages, Work work, const std::vector<int>& bounds,
-            const std::vector<std::vector<Rank>>& owners) {
-  for (int k = 0; k + 1 < std::ssize(bounds); ++k) {
-    std::vector<LayerId> layers(at(bounds[at(k + 1)] - bounds[at(k)]));
-    std::iota(layers.begin(), layers.end(), bounds[at(k)]);
-    if (!layers.empty())
-      stages.push_back({.work = work, .index = k, .layers = std::move(layers), .owners = owners[at(k)]});
-  }
-}
-
 }  // namespace
 
 std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks, const Schedule& schedule, int chunks) {
@@ -83,9 +74,10 @@ std::vector<Stage> fixed_stages(const FixedCuts& cuts, int layers, int ranks, co
   const auto owners =
       placed ? placed_owners(schedule, static_cast<int>(replicas.size()), ranks, chunks) : owners_of(replicas, ranks);
   std::vector<Stage> stages;
-  append(stages, Work::forward, bounds_of(forward, "forward", layers), owners);
-  append(stages, cuts.weight ? Work::backward_input : Work::backward, bounds_of(backward, "backward", layers), owners);
-  if (cuts.weight) append(stages, Work::backward_weight, bounds_of(*cuts.weight, "weight", layers), owners);
+  append_intervals(stages, Work::forward, bounds_of(forward, "forward", layers), owners);
+  append_intervals(stages, cuts.weight ? Work::backward_input : Work::backward, bounds_of(backward, "backward", layers),
+                   owners);
+  if (cuts.weight) append_intervals(stages, Work::backward_weight, bounds_of(*cuts.weight, "weight", layers), owners);
   return stages;
 }
 

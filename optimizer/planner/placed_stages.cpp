@@ -1,7 +1,6 @@
 #include "optimizer/planner/placed_stages.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include "core/error.h"
@@ -11,6 +10,7 @@
 #include "core/worker_cost.h"
 #include "optimizer/planner/solve.h"
 #include "optimizer/schedule/build_plan.h"
+#include "optimizer/schedule/interval_stages.h"
 
 namespace sluice {
 namespace {
@@ -58,7 +58,9 @@ class CutSearch {
         positions_(positions_of(placement_, ranks_, chunks)),
         layers_(static_cast<int>(problem.profile.model.layers.size())),
         deadline_(deadline),
-        cost_(problem.profile, problem.cluster, problem.pricing) {}
+        cost_(problem.profile, problem.cluster, problem.pricing) {
+    for (int k = 0; k < positions_; ++k) owners_.push_back(owners_at(placement_, k, ranks_));
+  }
 
   std::vector<std::vector<Stage>> run(bool for_the_step) {
     find(Cuts::joint, for_the_step);
@@ -93,8 +95,7 @@ class CutSearch {
   [[nodiscard]] PlacedCuts cuts_by_dynamic_programming(Cuts cuts) const {
     Cluster cluster = problem_.cluster;
     cluster.ranks.clear();
-    for (int k = 0; k < positions_; ++k)
-      cluster.ranks.push_back(problem_.cluster.ranks[at(owners_at(placement_, k, ranks_).front())]);
+    for (int k = 0; k < positions_; ++k) cluster.ranks.push_back(problem_.cluster.ranks[at(owners_[at(k)].front())]);
     for (RankSpec& rank : cluster.ranks) rank.memory_bytes = kUnlimitedMemory;
     Pricing pricing = problem_.pricing;
     pricing.schedule = "1f1b";
@@ -115,15 +116,8 @@ class CutSearch {
 
   [[nodiscard]] std::vector<Stage> stages(const PlacedCuts& cuts) const {
     std::vector<Stage> stages;
-    const auto append = [&](Work work, const Bounds& bounds) {
-      for (int k = 0; k < positions_; ++k) {
-        std::vector<LayerId> layers(at(bounds[at(k + 1)] - bounds[at(k)]));
-        std::iota(layers.begin(), layers.end(), bounds[at(k)]);
-        if (!layers.empty()) stages.push_back({work, k, std::move(layers), owners_at(placement_, k, ranks_)});
-      }
-    };
-    append(Work::forward, cuts.forward);
-    append(Work::backward, cuts.backward);
+    append_intervals(stages, Work::forward, cuts.forward, owners_);
+    append_intervals(stages, Work::backward, cuts.backward, owners_);
     return stages;
   }
 
@@ -191,6 +185,7 @@ class CutSearch {
   const int ranks_, positions_, layers_;
   const Deadline deadline_;
   const WorkerCost cost_;
+  std::vector<std::vector<Rank>> owners_;  // by position
   std::vector<PlacedCuts> found_;
 };
 

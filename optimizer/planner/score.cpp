@@ -23,13 +23,6 @@ Fullest fullest_rank(const Plan& plan) {
   return fullest;
 }
 
-std::int64_t peak_memory_bytes(const Plan& plan) {
-  std::int64_t peak = 0;
-  for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
-    peak = std::max(peak, memory_use(plan, rank).total());
-  return peak;
-}
-
 /// First layers of the second, third, ... worker in one work; nothing if their layers are no intervals in order.
 /// @param workers  by position
 std::optional<std::vector<int>> cuts_of(const std::vector<Stage>& stages, Work work,
@@ -139,8 +132,10 @@ Scored score(const Problem& problem, const std::vector<Stage>& stages, const Sch
   plan.figures.microbatches = pricing.microbatches;
   plan.figures.bottleneck_s = busiest.seconds;
   plan.figures.bound_by = to_string(busiest, problem.cluster);
-  plan.figures.step_s = predict_step(plan).step_s;
-  plan.figures.peak_memory_bytes = peak_memory_bytes(plan);
+  const Prediction prediction = predict_step(plan);
+  plan.figures.step_s = prediction.step_s;
+  for (const RankTimeline& rank : prediction.timeline.ranks)
+    plan.figures.peak_memory_bytes = std::max(plan.figures.peak_memory_bytes, rank.peak_memory_bytes);
   return scored;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/index.h"
+#include "optimizer/schedule/interval_stages.h"
 
 namespace sluice {
 namespace {
@@ -35,8 +36,7 @@ std::vector<Stage> cooperative_stages(const Model& model, const std::vector<int>
   std::iota(everyone.begin(), everyone.end(), 0);
   std::vector<Stage> forwards, backwards, recomputes;
   for (int k = 0; k < positions; ++k) {
-    std::vector<LayerId> layers(at(bounds[at(k + 1)] - bounds[at(k)]));
-    std::iota(layers.begin(), layers.end(), bounds[at(k)]);
+    const std::vector<LayerId> layers = interval(bounds[at(k)], bounds[at(k + 1)]);
     const bool shared = k + 1 < positions;
     forwards.push_back({.work = Work::forward,
                         .index = k,

@@ -16,7 +16,7 @@ std::vector<Cell> cells(int k, int ranks, int chunks, int microbatches, bool for
   std::vector<Cell> cells;
   int first = 0;
   for (int group = 0; group < groups; ++group) {
-    const int end = first + microbatches / groups + (group < microbatches % groups ? 1 : 0);
+    const int end = first + microbatches_of(group, groups, microbatches);
     for (int c = 0; c < chunks; ++c)
       for (int m = first; m < end; ++m) cells.emplace_back((forward ? c : chunks - 1 - c) * ranks + k, m);
     first = end;

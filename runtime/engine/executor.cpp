@@ -19,9 +19,10 @@ std::map<LayerId, LayerRuntime> make_layers(const Plan& plan, Rank rank, Device&
   std::map<LayerId, LayerRuntime> layers;
   const Model& model = plan.profile.model;
   const DataFlow flow(plan);
+  const std::vector<int> versions = weight_versions(plan);
   for (const auto& [layer, updated] : updates)
     layers.try_emplace(layer, device, model.layers[at(layer)], model.microbatch, updated,
-                       flow.fetches(layer, rank) ? 0 : weight_versions(plan, layer));
+                       flow.fetches(layer, rank) ? 0 : versions[at(layer)]);
   return layers;
 }
 

@@ -66,7 +66,7 @@ TEST(Asynchronous, equal_stages_have_no_bubble_and_the_papers_stashes_and_versio
         EXPECT_NEAR(step.bubble, 0, 1e-9);
         for (int k = 0; k < workers; ++k) {
           EXPECT_EQ(stashes(plan, k), workers - k);
-          EXPECT_EQ(weight_versions(plan, k), late ? 2 : workers - k);
+          EXPECT_EQ(weight_versions(plan)[at(k)], late ? 2 : workers - k);
         }
       }
 }

@@ -328,15 +328,25 @@ Plan random_cooperative_plan(std::uint64_t seed) {
                      .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
 }
 
+namespace {
+
+/// Forward bounds, and with probability `joint` the same for backward.
+Partition random_partition(Random& random, int layers, int workers, double joint) {
+  Partition partition;
+  partition.forward_bounds = random_bounds(random, layers, workers);
+  partition.backward_bounds = chance(random, joint) ? partition.forward_bounds : random_bounds(random, layers, workers);
+  return partition;
+}
+
+}  // namespace
+
 Plan random_interval_plan(std::uint64_t seed) {
   Random random(seed);
   const Profile profile = random_profile(random);
   const int layers = static_cast<int>(profile.model.layers.size());
   const int workers = uniform(random, 1, 5);
   const Cluster cluster = random_cluster(random, workers + uniform(random, 0, 1));
-  Partition partition;
-  partition.forward_bounds = random_bounds(random, layers, workers);
-  partition.backward_bounds = chance(random, 0.4) ? partition.forward_bounds : random_bounds(random, layers, workers);
+  const Partition partition = random_partition(random, layers, workers, 0.4);
   return build_plan({.profile = profile,
                      .cluster = cluster,
                      .schedule = chance(random, 0.5) ? "gpipe" : "1f1b",
@@ -352,9 +362,7 @@ Plan random_asynchronous_plan(std::uint64_t seed) {
   const int layers = static_cast<int>(profile.model.layers.size());
   const int workers = uniform(random, 1, 5);
   const Cluster cluster = random_cluster(random, workers + uniform(random, 0, 1));
-  Partition partition;
-  partition.forward_bounds = random_bounds(random, layers, workers);
-  partition.backward_bounds = chance(random, 0.3) ? partition.forward_bounds : random_bounds(random, layers, workers);
+  const Partition partition = random_partition(random, layers, workers, 0.3);
   const bool late = chance(random, 0.5);
   return build_plan({.profile = profile,
                      .cluster = cluster,
