@@ -19,6 +19,13 @@ const LinkClass& link_class(const Cluster& cluster, LinkKind kind) {
   return kind == LinkKind::intra_node ? cluster.intra_node : cluster.inter_node;
 }
 
+const LinkClass& link_class(const Cluster& cluster, LinkKind kind, CollectiveKind collective, Algorithm algorithm) {
+  for (const AlgorithmCost& cost : cluster.algorithm_costs)
+    if (cost.collective == collective && cost.algorithm == algorithm)
+      return kind == LinkKind::intra_node ? cost.intra_node : cost.inter_node;
+  return link_class(cluster, kind);
+}
+
 Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClass inter, std::int64_t memory_bytes) {
   Cluster cluster;
   cluster.intra_node = intra;
@@ -60,6 +67,17 @@ bool alike(const RankSpec& a, const RankSpec& b) {
   return a.speed == b.speed && a.memory_bytes == b.memory_bytes && a.host == b.host;
 }
 
+namespace {
+
+void validate_link(const LinkClass& link, const std::string& name) {
+  if (!std::isfinite(link.latency_s) || link.latency_s < 0)
+    throw bad_input(text(name, " link: latency_s ", link.latency_s, ", expected a finite number of at least 0"));
+  if (std::isnan(link.bandwidth_bytes_per_s) || link.bandwidth_bytes_per_s <= 0)
+    throw bad_input(text(name, " link: bandwidth_bytes_per_s ", link.bandwidth_bytes_per_s, ", expected more than 0"));
+}
+
+}  // namespace
+
 void validate(const Cluster& cluster) {
   if (cluster.ranks.empty()) throw bad_input("the cluster has no ranks");
   for (std::size_t rank = 0; rank < cluster.ranks.size(); ++rank) {
@@ -70,14 +88,15 @@ void validate(const Cluster& cluster) {
       throw bad_input(text("rank ", rank, ": speed ", spec.speed, ", expected a finite number above 0"));
     if (spec.memory_bytes <= 0) throw bad_input(text("rank ", rank, ": memory of ", spec.memory_bytes, " bytes"));
   }
-  for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node}) {
-    const LinkClass& link = link_class(cluster, kind);
-    if (!std::isfinite(link.latency_s) || link.latency_s < 0)
-      throw bad_input(
-          text(to_string(kind), " link: latency_s ", link.latency_s, ", expected a finite number of at least 0"));
-    if (std::isnan(link.bandwidth_bytes_per_s) || link.bandwidth_bytes_per_s <= 0)
-      throw bad_input(
-          text(to_string(kind), " link: bandwidth_bytes_per_s ", link.bandwidth_bytes_per_s, ", expected more than 0"));
+  for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node})
+    validate_link(link_class(cluster, kind), to_string(kind));
+  for (const AlgorithmCost& cost : cluster.algorithm_costs) {
+    const std::string name = text(to_string(cost.collective), " by ", to_string(cost.algorithm));
+    const auto known = algorithms(cost.collective);
+    if (std::find(known.begin(), known.end(), cost.algorithm) == known.end())
+      throw bad_input(text(name, ": there is no such algorithm"));
+    for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node})
+      validate_link(link_class(cluster, kind, cost.collective, cost.algorithm), text(name, ", ", to_string(kind)));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/algorithm.h"
 #include "core/model.h"
 
 namespace sluice {
@@ -26,6 +27,17 @@ struct RankSpec {
   bool operator==(const RankSpec&) const = default;
 };
 
+/// What an algorithm's messages take, as fitted to its own times on these nodes (after Nuriyev, Rico-Gallego,
+/// Lastovetsky 2022): contention and protocol make them differ from those of lone messages.
+struct AlgorithmCost {
+  CollectiveKind collective = CollectiveKind::multicast;
+  Algorithm algorithm = Algorithm::flat;
+  LinkClass intra_node;
+  LinkClass inter_node;
+  double median_error = 0;  ///< |predicted - measured| / measured over the fitted times
+  bool operator==(const AlgorithmCost&) const = default;
+};
+
 /// Where ranks sit and what connects them. An intra-node link belongs to a
 /// rank, an inter-node link (the NIC) to a node and is shared by its ranks;
 /// each direction on its own.
@@ -34,6 +46,7 @@ struct Cluster {
   std::vector<std::string> node_names;  ///< one per node
   LinkClass intra_node;
   LinkClass inter_node;
+  std::vector<AlgorithmCost> algorithm_costs = {};  ///< of those that were measured, each once
   bool operator==(const Cluster&) const = default;
 };
 
@@ -42,6 +55,9 @@ enum class LinkKind : std::uint8_t { intra_node, inter_node };
 
 [[nodiscard]] LinkKind link_between(const Cluster& cluster, Rank a, Rank b);
 [[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind);
+/// For the messages of an algorithm: as measured, else link_class().
+[[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind, CollectiveKind collective,
+                                          Algorithm algorithm);
 
 /// `nodes` x `ranks_per_node` equal ranks, block-wise: node = rank / ranks_per_node.
 [[nodiscard]] Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClass inter,

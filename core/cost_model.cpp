@@ -1,7 +1,6 @@
 #include "core/cost_model.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "core/index.h"
@@ -43,22 +42,10 @@ double instruction_time(const Plan& plan, const Instruction& instruction, Rank r
   return seconds / plan.cluster.ranks[at(rank)].speed;
 }
 
-std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster) {
+std::vector<Edge> multicast_edges(const Group& group, Algorithm algorithm, const Cluster& cluster) {
   std::vector<Edge> edges;
-  if (group.algorithm == MulticastAlgorithm::flat) {
-    for (const Rank member : group.members)
-      if (member != group.root) edges.push_back({group.root, member});
-    return edges;
-  }
-  const auto node = [&](Rank rank) { return cluster.ranks[at(rank)].node; };
-  std::map<int, Rank> leader_of_node{{node(group.root), group.root}};
-  // Across nodes first: the leaders can pass on while the root serves its own node.
-  for (const Rank member : group.members)
-    if (leader_of_node.try_emplace(node(member), member).second) edges.push_back({group.root, member});
-  for (const Rank member : group.members) {
-    const Rank leader = leader_of_node.at(node(member));
-    if (member != leader) edges.push_back({leader, member});
-  }
+  for (const Move& move : multicast_moves(group, {.algorithm = algorithm}, 0, cluster))
+    edges.push_back({move.from, move.to});
   return edges;
 }
 
@@ -69,26 +56,7 @@ Rank weights_server(const std::vector<Rank>& owners, Rank rank, const Cluster& c
   return near == owners.end() ? owners.front() : *near;
 }
 
-std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster) {
-  std::vector<Rank> ring = group.members;
-  std::sort(ring.begin(), ring.end(), [&](Rank a, Rank b) {
-    return std::pair(cluster.ranks[at(a)].node, a) < std::pair(cluster.ranks[at(b)].node, b);
-  });
-  std::vector<Edge> edges;
-  for (std::size_t i = 0; ring.size() > 1 && i < ring.size(); ++i)
-    edges.push_back({ring[i], ring[(i + 1) % ring.size()]});
-  return edges;
-}
-
 double ring_share(int members) { return 2.0 * (members - 1) / members; }
-
-RingChunk ring_chunk(std::int64_t bytes, int members, int index) {
-  constexpr std::int64_t kFloat = sizeof(float);
-  const std::int64_t each = bytes / kFloat / members, larger = bytes / kFloat % members;
-  const std::int64_t i = index % members;
-  const std::int64_t rest = i == members - 1 ? bytes % kFloat : 0;
-  return {.offset = kFloat * (i * each + std::min(i, larger)), .bytes = kFloat * (each + (i < larger ? 1 : 0)) + rest};
-}
 
 std::int64_t ring_bytes(std::int64_t bytes, int members, int edge) {
   return 2 * bytes - ring_chunk(bytes, members, edge + 1).bytes - ring_chunk(bytes, members, edge + 2).bytes;

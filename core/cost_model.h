@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/moves.h"
 #include "core/plan.h"
 
 /// One function per quantity; solvers, simulator and report call these and nothing else.
@@ -22,41 +23,14 @@ namespace sluice {
 /// 0 for loads and for communication, whose time follows from the links.
 [[nodiscard]] double instruction_time(const Plan& plan, const Instruction& instruction, Rank rank);
 
-/// One message of a multicast.
-struct Edge {
-  Rank from = 0;
-  Rank to = 0;
-  bool operator==(const Edge&) const = default;
-};
-
-/// The messages of one multicast, in an order in which each sender already
-/// holds the payload. flat: root to every member. hierarchical: root to the
-/// lowest member of each remote node and to the members of its own node, then
-/// each of these leaders to the other members of its node: the payload enters a
-/// node once. Runtime, simulator and byte accounts all use this list.
-[[nodiscard]] std::vector<Edge> multicast_edges(const Group& group, const Cluster& cluster);
-
-/// Who sends to whom in a ring all-reduce (Patarasuk, Yuan 2009): the members in
-/// order of (node, rank), each to the next, the last to the first. So a node has
-/// one edge in and one out. Empty for one member.
-[[nodiscard]] std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster);
+/// The edges of a multicast whose payload travels whole (moves of Route::segment_bytes 0), each sender's in its order.
+[[nodiscard]] std::vector<Edge> multicast_edges(const Group& group, Algorithm algorithm, const Cluster& cluster);
 
 /// What each member of a ring all-reduce sends, and receives, as a share of the payload: 2 (r-1)/r.
 [[nodiscard]] double ring_share(int members);
 
 /// Which of the owners that update weights sends them to a rank that does not: the first on its node, else the first.
 [[nodiscard]] Rank weights_server(const std::vector<Rank>& owners, Rank rank, const Cluster& cluster);
-
-/// A part of an all-reduce's payload [B].
-struct RingChunk {
-  std::int64_t offset = 0;
-  std::int64_t bytes = 0;
-};
-
-/// A ring all-reduce cuts its payload into one chunk per member, of whole floats: of n floats the first n mod
-/// `members` chunks have one more. Bytes that make no float (foreign models have them) go with the last chunk.
-/// @param index  taken modulo `members`; at least 0
-[[nodiscard]] RingChunk ring_chunk(std::int64_t bytes, int members, int index);
 
 /// What the i-th edge of a ring of `members` carries in all rounds of an
 /// all-reduce of `bytes` [B]. The i-th member sends every

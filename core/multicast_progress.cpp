@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-MulticastTree::MulticastTree(const Group& group, const Cluster& cluster)
+MulticastTree::MulticastTree(const Group& group, Algorithm algorithm, const Cluster& cluster)
     : members_(static_cast<int>(group.members.size())), table_(group.members) {
   root_ = member(group.root);
   table_.resize(at(2 * members_), kNone);
   std::vector<std::vector<int>> receivers(group.members.size());
-  for (const Edge& edge : multicast_edges(group, cluster)) {
+  for (const Edge& edge : multicast_edges(group, algorithm, cluster)) {
     table_[at(members_ + member(edge.to))] = member(edge.from);
     receivers[at(member(edge.from))].push_back(member(edge.to));
   }

@@ -12,7 +12,7 @@ namespace sluice {
 /// goes to (its place in Group::members), since each but the root receives once.
 class MulticastTree {
  public:
-  MulticastTree(const Group& group, const Cluster& cluster);
+  MulticastTree(const Group& group, Algorithm algorithm, const Cluster& cluster);
 
   [[nodiscard]] int members() const { return members_; }
   [[nodiscard]] int root() const { return root_; }

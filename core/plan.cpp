@@ -53,6 +53,12 @@ void validate_transfers(const Plan& plan) {
     const std::string name = text("transfer ", i);
     check_index(name + ": group", transfer.group, plan.groups.size());
     if (transfer.bytes < 0) throw bad_input(text(name, ": ", transfer.bytes, " bytes"));
+    const auto known = algorithms(collective_of(transfer.payload));
+    if (std::find(known.begin(), known.end(), transfer.route.algorithm) == known.end())
+      throw bad_input(text(name, ": ", to_string(transfer.payload), " cannot travel by algorithm ",
+                           to_string(transfer.route.algorithm)));
+    if (transfer.route.segment_bytes < 0)
+      throw bad_input(text(name, ": segments of ", transfer.route.segment_bytes, " bytes"));
     if (of_layer(transfer.payload)) {
       check_index(name + ": layer", transfer.layer, plan.profile.model.layers.size());
     } else {
@@ -103,10 +109,6 @@ const char* to_string(Work work) {
 
 bool updates_weights(Work work) { return work == Work::backward || work == Work::backward_weight; }
 
-const char* to_string(MulticastAlgorithm algorithm) {
-  return algorithm == MulticastAlgorithm::flat ? "flat" : "hierarchical";
-}
-
 const char* to_string(Payload payload) {
   switch (payload) {
     case Payload::activation:
@@ -119,6 +121,10 @@ const char* to_string(Payload payload) {
       return "weight_gradients";
   }
   return "unknown";
+}
+
+CollectiveKind collective_of(Payload payload) {
+  return payload == Payload::weight_gradients ? CollectiveKind::all_reduce : CollectiveKind::multicast;
 }
 
 bool of_layer(Payload payload) { return payload == Payload::weights || payload == Payload::weight_gradients; }
@@ -214,7 +220,6 @@ std::uint64_t digest(const Plan& plan) {
   }
   for (const Group& group : plan.groups) {
     add(group.root);
-    add(static_cast<std::int64_t>(group.algorithm));
     for (const Rank rank : group.members) add(rank);
     add(kNone);
   }
@@ -225,6 +230,8 @@ std::uint64_t digest(const Plan& plan) {
     add(transfer.layer);
     add(transfer.group);
     add(transfer.bytes);
+    add(static_cast<std::int64_t>(transfer.route.algorithm));
+    add(transfer.route.segment_bytes);
   }
   for (const Program& program : plan.programs) {
     hash.add(program.name);

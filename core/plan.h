@@ -3,10 +3,13 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/algorithm.h"
 #include "core/cluster.h"
+#include "core/group.h"
 #include "core/profile.h"
 
 namespace sluice {
@@ -38,21 +41,6 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-/// How a multicast spreads. flat: the root sends to every member.
-/// hierarchical: once to a leader of each remote node, which passes it on inside.
-enum class MulticastAlgorithm : std::uint8_t { flat, hierarchical };
-[[nodiscard]] const char* to_string(MulticastAlgorithm algorithm);
-
-/// Who takes part in a collective, and who holds the payload before a multicast.
-/// Members start a group's collectives in the same order: the i-th start at one
-/// member belongs to the i-th start at all others.
-struct Group {
-  Rank root = 0;
-  std::vector<Rank> members;  ///< ascending, the root among them
-  MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical;
-  auto operator<=>(const Group&) const = default;
-};
-
 enum class Payload : std::uint8_t {
   activation,        ///< tensor `tensor` of one micro-batch (outputs and auxiliaries alike)
   gradient,          ///< with respect to `tensor`, summed over the layers of backward stage `stage`
@@ -60,6 +48,7 @@ enum class Payload : std::uint8_t {
   weight_gradients,  ///< of layer `layer`, summed over the group's members (all-reduce)
 };
 [[nodiscard]] const char* to_string(Payload payload);
+[[nodiscard]] CollectiveKind collective_of(Payload payload);  ///< weight_gradients: all-reduce; else multicast
 [[nodiscard]] bool of_layer(Payload payload);  ///< weights and weight_gradients: of a layer, once per step
 
 /// One kind of collective, a multicast or (weight_gradients) an all-reduce; with a micro-batch number, where
@@ -71,6 +60,8 @@ struct Transfer {
   LayerId layer = kNone;
   int group = 0;           ///< index into Plan::groups
   std::int64_t bytes = 0;  ///< per micro-batch (weights and their gradients: per step)
+  Route route = {};        ///< as choose_routes() found best
+  double predicted_s = 0;  ///< of one call on idle links (core/route_choice.h)
   auto operator<=>(const Transfer&) const = default;
 };
 
@@ -150,6 +141,8 @@ struct Plan {
   ElementType compute_type = ElementType::float32;
   ElementType boundary_type = ElementType::float32;
   ElementType master_type = ElementType::float32;
+  std::optional<Algorithm> multicast = {};   ///< asked for, whatever the model says; none: the best by the model
+  std::optional<Algorithm> all_reduce = {};  ///< likewise
   int receive_ahead = 1;  ///< compute instructions by which a receive starts before its data can arrive
   std::vector<Stage> stages;
   std::vector<Group> groups;

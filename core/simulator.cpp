@@ -81,7 +81,8 @@ class Simulation {
         sink_(sink),
         ranks_(plan.cluster.ranks.size()),
         nic_free_ns_(plan.cluster.node_names.size()) {
-    for (const Group& group : plan.groups) trees_.emplace_back(group, plan.cluster);
+    for (const Transfer& transfer : plan.transfers)
+      trees_.emplace_back(plan.groups[at(transfer.group)], transfer.route.algorithm, plan.cluster);
     for (const Stage& stage : plan.stages) {
       compute_s_.push_back(stage_time(plan.profile, stage.layers, stage.work));
       update_s_.push_back(update_time(plan.profile, stage.layers));
@@ -185,7 +186,7 @@ class Simulation {
   }
 
   [[nodiscard]] const Transfer& transfer_of(const Call& call) const { return plan_.transfers[at(call.transfer)]; }
-  [[nodiscard]] const MulticastTree& tree_of(const Call& call) const { return trees_[at(transfer_of(call).group)]; }
+  [[nodiscard]] const MulticastTree& tree_of(const Call& call) const { return trees_[at(call.transfer)]; }
   [[nodiscard]] bool is_over(const Call& call, Rank rank) const {
     if (transfer_of(call).payload == Payload::weight_gradients) return call.all_reduced;
     return call.multicast.done(tree_of(call).member(rank));
@@ -193,7 +194,7 @@ class Simulation {
 
   int call_of(const Instruction& instruction) {
     const int number = in_flight_.number(instruction.transfer, instruction.microbatch);
-    const MulticastTree& tree = trees_[at(plan_.transfers[at(instruction.transfer)].group)];
+    const MulticastTree& tree = trees_[at(instruction.transfer)];
     if (number == std::ssize(calls_)) {
       calls_.emplace_back(instruction.transfer, tree);
     } else if (Call& call = calls_[at(number)]; call.transfer == kNone) {
@@ -294,7 +295,7 @@ class Simulation {
   const Plan& plan_;
   InstructionSource& source_;
   SimulationSink& sink_;
-  std::vector<MulticastTree> trees_;          // by group
+  std::vector<MulticastTree> trees_;          // by transfer
   std::vector<double> compute_s_, update_s_;  // by stage
   EventQueue events_;
   CallsInFlight in_flight_;

@@ -168,7 +168,8 @@ class StallCheck {
  public:
   StallCheck(const Plan& plan, const Program& program)
       : plan_(plan), program_(program), next_(program.ranks.size(), 0) {
-    for (const Group& group : plan.groups) trees_.emplace_back(group, plan.cluster);
+    for (const Transfer& transfer : plan.transfers)
+      trees_.emplace_back(plan.groups[at(transfer.group)], transfer.route.algorithm, plan.cluster);
   }
 
   std::optional<Defect> run() {
@@ -231,7 +232,7 @@ class StallCheck {
   }
 
   [[nodiscard]] const MulticastTree& tree(const Instruction& instruction) const {
-    return trees_[at(plan_.transfers[at(instruction.transfer)].group)];
+    return trees_[at(instruction.transfer)];
   }
   [[nodiscard]] int member(const Instruction& instruction, Rank rank) const { return tree(instruction).member(rank); }
 
@@ -257,7 +258,7 @@ class StallCheck {
 
   const Plan& plan_;
   const Program& program_;
-  std::vector<MulticastTree> trees_;  // by group
+  std::vector<MulticastTree> trees_;  // by transfer
   std::vector<int> next_;             // by rank
   std::map<std::pair<int, int>, MulticastProgress> calls_;
   std::map<int, std::set<Rank>> all_reduce_started_;  // by transfer

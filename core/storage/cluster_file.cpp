@@ -29,12 +29,31 @@ void link_columns(Table table) {
                Values::any);
 }
 
+template <typename Table>
+void algorithm_columns(Table table) {
+  const auto latency = [&](const char* name, auto link, const char* what) {
+    table.number(name, [link](auto& cost) -> auto& { return (cost.*link).latency_s; }, {"s", what});
+  };
+  const auto bandwidth = [&](const char* name, auto link, const char* what) {
+    table.number(
+        name, [link](auto& cost) -> auto& { return (cost.*link).bandwidth_bytes_per_s; }, {"B/s", what}, Values::any);
+  };
+  table.choice("collective", &AlgorithmCost::collective, CollectiveKind::all_to_all, "what it does");
+  table.choice("algorithm", &AlgorithmCost::algorithm, Algorithm::ring, "how its payload travels");
+  latency("intra_node_latency_s", &AlgorithmCost::intra_node, "of each of its messages within a node");
+  bandwidth("intra_node_bandwidth_bytes_per_s", &AlgorithmCost::intra_node, "of each of its messages within a node");
+  latency("inter_node_latency_s", &AlgorithmCost::inter_node, "of each of its messages between nodes");
+  bandwidth("inter_node_bandwidth_bytes_per_s", &AlgorithmCost::inter_node, "of each of its messages between nodes");
+  table.number("median_error", &AlgorithmCost::median_error, {"1", "|predicted - measured| / measured, when fitted"});
+}
+
 }  // namespace
 
 void write_cluster(const GroupWriter& group, const Cluster& cluster) {
   rank_columns(TableWriter(group, "ranks", cluster.ranks));
   node_columns(TableWriter(group, "nodes", cluster.node_names));
   link_columns(TableWriter(group, "links", std::vector{cluster.intra_node, cluster.inter_node}));
+  algorithm_columns(TableWriter(group, "algorithms", cluster.algorithm_costs));
 }
 
 Cluster read_cluster(const GroupReader& group) {
@@ -43,6 +62,7 @@ Cluster read_cluster(const GroupReader& group) {
   rank_columns(TableReader(group, "ranks", cluster.ranks));
   node_columns(TableReader(group, "nodes", cluster.node_names));
   link_columns(TableReader(group, "links", links));
+  algorithm_columns(TableReader(group, "algorithms", cluster.algorithm_costs));
   if (links.size() != 2) group.refuse("links", text("has ", links.size(), " rows, expected 2"));
   cluster.intra_node = links[0];
   cluster.inter_node = links[1];

@@ -27,7 +27,6 @@ template <typename Table>
 void group_columns(Table table) {
   table.number("root", &Group::root, {"1", "rank that holds the payload before a multicast"});
   table.list("members", &Group::members, {"1", "ranks, ascending"});
-  table.choice("algorithm", &Group::algorithm, MulticastAlgorithm::hierarchical, "how a multicast spreads");
 }
 
 template <typename Table>
@@ -38,6 +37,11 @@ void transfer_columns(Table table) {
   table.number("layer", &Transfer::layer, {"1", "weights and their gradients: row of the layer, else -1"});
   table.number("group", &Transfer::group, {"1", "row of groups"});
   table.number("bytes", &Transfer::bytes, {"B", "per micro-batch; weights and their gradients: per step"});
+  const auto algorithm = [](auto& transfer) -> auto& { return transfer.route.algorithm; };
+  const auto segment_bytes = [](auto& transfer) -> auto& { return transfer.route.segment_bytes; };
+  table.choice("algorithm", algorithm, Algorithm::ring, "how it travels");
+  table.number("segment_bytes", segment_bytes, {"B", "multicast: passed on in segments of this size; 0: whole"});
+  table.number("predicted_s", &Transfer::predicted_s, {"s", "one call on idle links"});
 }
 
 template <typename Table>
@@ -48,6 +52,18 @@ void instruction_columns(Table table) {
   table.number("microbatch", &Instruction::microbatch, {"1", "0 to M-1, or -1; asynchronous: from the program's base"});
   table.number("version", &Instruction::version,
                {"1", "of the weights; asynchronous: from the program's base, else 0"});
+}
+
+constexpr const char* kAuto = "auto";
+
+std::string algorithm_name(std::optional<Algorithm> asked) { return asked ? to_string(*asked) : kAuto; }
+
+std::optional<Algorithm> algorithm_named(const GroupReader& group, const std::string& attribute) {
+  const std::string name = group.text_attribute(attribute);
+  if (name == kAuto) return std::nullopt;
+  for (int value = 0; value <= static_cast<int>(Algorithm::ring); ++value)
+    if (const auto algorithm = static_cast<Algorithm>(value); name == to_string(algorithm)) return algorithm;
+  group.refuse(attribute, text("is '", name, "', expected auto or an algorithm"));
 }
 
 /// One list of instructions: rows first_instruction up to the next list's.
@@ -168,6 +184,8 @@ void read_candidates(const GroupReader& group, Plan& plan) {
 void write_plan(const GroupWriter& group, const Plan& plan) {
   group.attribute("schedule", plan.schedule);
   group.attribute("microbatches", plan.microbatches);
+  group.attribute("multicast", algorithm_name(plan.multicast));
+  group.attribute("all_reduce", algorithm_name(plan.all_reduce));
   group.attribute("receive_ahead", plan.receive_ahead);
   group.attribute("method", plan.method);
   group.attribute("status", plan.status);
@@ -188,6 +206,8 @@ Plan read_plan(const GroupReader& group) {
   Plan plan;
   plan.schedule = group.text_attribute("schedule");
   plan.microbatches = group.integer_attribute<int>("microbatches");
+  plan.multicast = algorithm_named(group, "multicast");
+  plan.all_reduce = algorithm_named(group, "all_reduce");
   plan.receive_ahead = group.integer_attribute<int>("receive_ahead");
   plan.method = group.text_attribute("method");
   plan.status = group.text_attribute("status");

@@ -61,7 +61,7 @@ struct Provenance {
   bool operator==(const Provenance&) const = default;
 };
 
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 
 /// "sluice 0.1.0, HDF5 1.10.8": attribute creator, and what --version begins with.
 [[nodiscard]] std::string creator();

@@ -165,9 +165,9 @@ EndlessFigure generate_asynchronous(const Plan& plan) {
   return EndlessWriter(plan).write();
 }
 
-void lower_asynchronous(Plan& plan, MulticastAlgorithm algorithm) {
+void lower_asynchronous(Plan& plan) {
   const EndlessFigure endless = generate_asynchronous(plan);
-  const std::vector<LoweredRank> lowered = lower(plan, endless, algorithm);
+  const std::vector<LoweredRank> lowered = lower(plan, endless);
   const auto each = [&](const char* name, const auto& part) {
     Program program{.name = name, .ranks = {}};
     for (const LoweredRank& rank : lowered) program.ranks.push_back(part(Cutter(plan, rank, endless.base)));

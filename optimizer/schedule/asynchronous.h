@@ -27,6 +27,6 @@ struct EndlessFigure {
 /// stretch holds of micro-batches before the fill's first is left out of the fill, what it holds of later ones than a
 /// run has out of the drain.
 /// @throws Error (runtime fault) if two runs of steady differ
-void lower_asynchronous(Plan& plan, MulticastAlgorithm algorithm);
+void lower_asynchronous(Plan& plan);
 
 }  // namespace sluice

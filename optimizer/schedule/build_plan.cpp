@@ -4,6 +4,7 @@
 
 #include "core/asynchronous.h"
 #include "core/error.h"
+#include "core/route_choice.h"
 #include "core/schedule.h"
 #include "core/stage_check.h"
 #include "core/text.h"
@@ -59,17 +60,20 @@ Plan build_plan(PlanRequest request) {
   if (request.compute_only) plan.cluster.intra_node = plan.cluster.inter_node = LinkClass{};
   plan.schedule = std::move(request.schedule);
   plan.microbatches = request.microbatches;
+  plan.multicast = request.multicast;
+  plan.all_reduce = request.all_reduce;
   plan.stages = std::move(request.stages);
   require_split_backward(plan.profile, plan.schedule);
   if (schedule_named(plan.schedule).halves_backward) plan.stages = halved(plan.stages);
   check(plan);
   if (asynchronous(plan)) {
-    lower_asynchronous(plan, request.algorithm);
+    lower_asynchronous(plan);
   } else {
     const Figure figure = request.text != nullptr ? figure_of(*request.text, plan) : generate_step(plan);
-    plan.programs.push_back(lower(plan, "step", figure, request.algorithm));
+    plan.programs.push_back(lower(plan, "step", figure));
   }
-  plan.programs.push_back(lower(plan, "evaluate", generate_evaluate(plan), request.algorithm));
+  plan.programs.push_back(lower(plan, "evaluate", generate_evaluate(plan)));
+  choose_routes(plan);
   return plan;
 }
 

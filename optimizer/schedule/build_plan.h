@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ struct PlanRequest {
   int microbatches = 1;       ///< M
   std::vector<Stage> stages;  ///< whole backwards are halved in place where the schedule wants halves
   bool compute_only = false;  ///< the plan's cluster gets free links
-  MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical;
+  std::optional<Algorithm> multicast = {};   ///< as in Plan
+  std::optional<Algorithm> all_reduce = {};  ///< as in Plan
   const ScheduleText* text = nullptr;  ///< of schedule kFileSchedule: its figure
 };
 

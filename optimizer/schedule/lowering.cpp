@@ -74,14 +74,8 @@ constexpr int kFirstOfAll = std::numeric_limits<int>::min();
 
 class Lowering {
  public:
-  Lowering(Plan& plan, const std::vector<std::vector<Instruction>>& lists, std::vector<std::vector<int>> order,
-           MulticastAlgorithm algorithm)
-      : plan_(plan),
-        algorithm_(algorithm),
-        flow_(plan),
-        lists_(lists),
-        order_(std::move(order)),
-        insertions_(lists_.size()) {
+  Lowering(Plan& plan, const std::vector<std::vector<Instruction>>& lists, std::vector<std::vector<int>> order)
+      : plan_(plan), flow_(plan), lists_(lists), order_(std::move(order)), insertions_(lists_.size()) {
     for (int t = 0; t < std::ssize(plan.transfers); ++t) {
       const Transfer& transfer = plan.transfers[at(t)];
       if (transfer.payload == Payload::weight_gradients)
@@ -372,7 +366,7 @@ class Lowering {
   [[nodiscard]] int length(Rank rank) const { return static_cast<int>(lists_[at(rank)].size()); }
 
   int group_of(Rank root, const FirstReads& readers, GroupIndex& index) {
-    Group group{.root = root, .members = {root}, .algorithm = algorithm_};
+    Group group{.root = root, .members = {root}};
     for (const auto& [rank, first_read] : readers) group.members.push_back(rank);
     std::sort(group.members.begin(), group.members.end());
     return index_in(plan_.groups, index, group);
@@ -383,7 +377,7 @@ class Lowering {
     const auto [known, is_new] =
         all_reduce_groups_.try_emplace(static_cast<int>(&updated - plan_.stages.data()), std::ssize(plan_.groups));
     if (is_new) {
-      plan_.groups.push_back({.root = updated.owners.front(), .members = updated.owners, .algorithm = algorithm_});
+      plan_.groups.push_back({.root = updated.owners.front(), .members = updated.owners});
       std::sort(plan_.groups.back().members.begin(), plan_.groups.back().members.end());
     }
     return known->second;
@@ -424,7 +418,6 @@ class Lowering {
   }
 
   Plan& plan_;
-  const MulticastAlgorithm algorithm_;
   const DataFlow flow_;
   const std::vector<std::vector<Instruction>>& lists_;  // the figure's, by rank
   const std::vector<std::vector<int>> order_;           // their G
@@ -443,12 +436,12 @@ class Lowering {
 
 }  // namespace
 
-Program lower(Plan& plan, const std::string& name, const Figure& figure, MulticastAlgorithm algorithm) {
-  return Lowering(plan, figure.ranks, linear_order(plan, figure), algorithm).run(name);
+Program lower(Plan& plan, const std::string& name, const Figure& figure) {
+  return Lowering(plan, figure.ranks, linear_order(plan, figure)).run(name);
 }
 
-std::vector<LoweredRank> lower(Plan& plan, const EndlessFigure& figure, MulticastAlgorithm algorithm) {
-  return Lowering(plan, figure.ranks, figure.order, algorithm).run(figure);
+std::vector<LoweredRank> lower(Plan& plan, const EndlessFigure& figure) {
+  return Lowering(plan, figure.ranks, figure.order).run(figure);
 }
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ namespace sluice {
 /// Weights that a forward stage fetches travel before it runs instead, in every program, and only while the receiver
 /// holds those of fewer than kFetchedStagesHeld other stages.
 /// @param plan  stages, profile, cluster, microbatches and receive_ahead are set
-[[nodiscard]] Program lower(Plan& plan, const std::string& name, const Figure& figure, MulticastAlgorithm algorithm);
+[[nodiscard]] Program lower(Plan& plan, const std::string& name, const Figure& figure);
 
 /// A rank's part of an endless figure: its instructions, and where its periods begin among them. Receives for them that
 /// start before stand before the mark, and so do the starts of sends of what the period before made.
@@ -31,6 +31,6 @@ struct LoweredRank {
 /// Likewise for an asynchronous schedule. Every version of the weights is sent to those who keep it; a receive starts
 /// once the last micro-batch of the update has run forward on its rank (which then needs the oldest version no more),
 /// and is waited for before the first use.
-[[nodiscard]] std::vector<LoweredRank> lower(Plan& plan, const EndlessFigure& figure, MulticastAlgorithm algorithm);
+[[nodiscard]] std::vector<LoweredRank> lower(Plan& plan, const EndlessFigure& figure);
 
 }  // namespace sluice

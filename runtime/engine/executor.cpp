@@ -90,8 +90,10 @@ Executor::Executor(const Plan& plan, Device& device, Communicator& comm, DataLoa
       has_gradient_(model_.layers.size(), false),
       stream_(device.create_stream()) {
   for (const Transfer& transfer : plan.transfers) {
-    const auto edges = transfer.payload == Payload::weight_gradients ? ring_edges : multicast_edges;
-    edges_.push_back(edges(plan.groups[at(transfer.group)], plan.cluster));
+    const Group& group = plan.groups[at(transfer.group)];
+    edges_.push_back(transfer.payload == Payload::weight_gradients
+                         ? ring_edges(group, plan.cluster)
+                         : multicast_edges(group, transfer.route.algorithm, plan.cluster));
   }
   std::int64_t per_update = plan.microbatches;
   if (asynchronous(plan)) {

@@ -36,7 +36,6 @@ inline Group random_group(std::mt19937& random, int ranks) {
     for (Rank rank = 0; rank < ranks; ++rank)
       if (random() % 2 == 0) group.members.push_back(rank);
   group.root = group.members[random() % group.members.size()];
-  group.algorithm = random() % 2 == 0 ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical;
   return group;
 }
 

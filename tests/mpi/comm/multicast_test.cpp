@@ -36,7 +36,8 @@ Call random_call(std::mt19937& random, const Communicator& world) {
   constexpr std::size_t kSizes[] = {0, 1, 7, 1000, kChunk - 1, kChunk, kChunk + 1, 5 * kChunk - 3, 300001};
   Call call;
   call.group = random_group(random, world.size());
-  call.edges = multicast_edges(call.group, cluster_of(world));
+  call.edges =
+      multicast_edges(call.group, random() % 2 == 0 ? Algorithm::flat : Algorithm::hierarchical, cluster_of(world));
   const std::size_t bytes = kSizes[random() % std::size(kSizes)];
   const unsigned seed = static_cast<unsigned>(random());
   call.data = world.rank() == call.group.root ? random_bytes(bytes, seed) : Bytes(bytes);
@@ -121,8 +122,8 @@ TEST(Multicast, enters_each_remote_node_once_when_hierarchical) {
   Group everyone{.root = 0, .members = std::vector<Rank>(static_cast<std::size_t>(world.size()))};
   std::iota(everyone.members.begin(), everyone.members.end(), 0);
   Bytes data(10000);
-  Operation operation =
-      world.start_multicast(multicast_edges(everyone, cluster_of(world)), data.data(), std::ssize(data), 0, {});
+  Operation operation = world.start_multicast(multicast_edges(everyone, Algorithm::hierarchical, cluster_of(world)),
+                                              data.data(), std::ssize(data), 0, {});
   world.wait(operation);
   double sent = static_cast<double>(world.sent_bytes()[static_cast<std::size_t>(LinkKind::inter_node)]);
   double total = 0;

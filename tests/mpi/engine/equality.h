@@ -132,7 +132,7 @@ class Equality : public testing::Test {
   }
 
   Plan plan(const std::string& schedule, int microbatches, const std::vector<Stage>& stages,
-            MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical) {
+            Algorithm algorithm = Algorithm::hierarchical) {
     Cluster cluster;
     for (const int node : world_.node_of_rank()) cluster.ranks.push_back({.node = node});
     cluster.node_names = world_.node_names();
@@ -141,7 +141,7 @@ class Equality : public testing::Test {
                        .schedule = schedule,
                        .microbatches = microbatches,
                        .stages = stages,
-                       .algorithm = algorithm});
+                       .multicast = algorithm});
   }
 
   std::vector<Stage> shifted(int workers, int shift) {
@@ -206,7 +206,7 @@ class Equality : public testing::Test {
   }
 
   void expect_all_equal(const std::vector<int>& workers, const std::vector<int>& microbatches, Device& device,
-                        MulticastAlgorithm algorithm) {
+                        Algorithm algorithm) {
     for (const int m : microbatches)
       for (const char* schedule : {"gpipe", "1f1b"})
         for (const Cuts& cuts : kCuts)

@@ -16,18 +16,18 @@ namespace {
 
 TEST_F(Equality, holds_for_every_schedule_cut_and_number_of_microbatches) {
   use(small_model(4), 5 * 8 * 4);
-  expect_all_equal({1, 2, 3, 4}, {1, 2, 3, 8}, *host_, MulticastAlgorithm::hierarchical);
+  expect_all_equal({1, 2, 3, 4}, {1, 2, 3, 8}, *host_, Algorithm::hierarchical);
 }
 
 TEST_F(Equality, holds_with_flat_multicasts) {
   use(small_model(3), 5 * 3 * 3);
-  expect_all_equal({3, 4}, {3}, *host_, MulticastAlgorithm::flat);
+  expect_all_equal({3, 4}, {3}, *host_, Algorithm::flat);
 }
 
 TEST_F(Equality, holds_on_an_asynchronous_device) {
   use(small_model(2), 5 * 3 * 2);
   const std::unique_ptr<Device> fake = create_fake_device(create_host_device(), {.seed = 7});
-  expect_all_equal({1, 2, 4}, {3}, *fake, MulticastAlgorithm::hierarchical);
+  expect_all_equal({1, 2, 4}, {3}, *fake, Algorithm::hierarchical);
 }
 
 TEST_F(Equality, holds_with_three_owners) {
@@ -82,7 +82,7 @@ TEST_F(Equality, holds_for_random_stages) {
     task.steps = 3;
     std::vector<Stage> stages = examples::random_stages(random, profile_.model, world_.size(), world_.size());
     for (Stage& stage : stages) stage.owners.resize(1);
-    const MulticastAlgorithm algorithm = seed % 2 == 0 ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical;
+    const Algorithm algorithm = seed % 2 == 0 ? Algorithm::flat : Algorithm::hierarchical;
     expect_equal(plan(seed % 3 == 0 ? "gpipe" : "1f1b", task.microbatches, stages, algorithm), task,
                  seed % 4 == 0 ? *fake : *host_);
   }
@@ -125,7 +125,7 @@ TEST_F(Equality, holds_up_to_rounding_for_random_stages_with_replicas) {
 
 TEST_F(Equality, holds_for_lenet5) {
   use(build_model("lenet5", {1, 28, 28}, 10, 4), 5 * 3 * 4);
-  expect_all_equal({2, 3, 4}, {1, 3}, *host_, MulticastAlgorithm::hierarchical);
+  expect_all_equal({2, 3, 4}, {1, 3}, *host_, Algorithm::hierarchical);
 }
 
 TEST_F(Equality, holds_for_vgg11) {

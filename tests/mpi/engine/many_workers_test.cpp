@@ -6,7 +6,7 @@ namespace {
 
 TEST_F(Equality, holds_for_eight_workers) {
   use(small_model(2), 5 * 8 * 2);
-  expect_all_equal({8}, {1, 3, 8}, *host_, MulticastAlgorithm::hierarchical);
+  expect_all_equal({8}, {1, 3, 8}, *host_, Algorithm::hierarchical);
 }
 
 TEST_F(Equality, holds_up_to_rounding_for_eight_workers_of_which_each_has_replicas) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <set>
@@ -45,13 +46,14 @@ Cluster on_nodes(const std::vector<int>& node_of_rank) {
 }
 
 TEST(MulticastEdges, flat_sends_from_the_root_to_each) {
-  const Group group{.root = 1, .members = {0, 1, 2, 3}, .algorithm = MulticastAlgorithm::flat};
-  EXPECT_EQ(multicast_edges(group, on_nodes({0, 0, 1, 1})), (std::vector<Edge>{{1, 0}, {1, 2}, {1, 3}}));
+  const Group group{.root = 1, .members = {0, 1, 2, 3}};
+  EXPECT_EQ(multicast_edges(group, Algorithm::flat, on_nodes({0, 0, 1, 1})),
+            (std::vector<Edge>{{1, 2}, {1, 3}, {1, 0}}));
 }
 
 TEST(MulticastEdges, hierarchical_enters_each_node_once_and_leaders_pass_on) {
   const Group group{.root = 1, .members = {0, 1, 2, 3, 4, 5}};
-  EXPECT_EQ(multicast_edges(group, on_nodes({0, 0, 1, 2, 1, 2})),
+  EXPECT_EQ(multicast_edges(group, Algorithm::hierarchical, on_nodes({0, 0, 1, 2, 1, 2})),
             (std::vector<Edge>{{1, 2}, {1, 3}, {1, 0}, {2, 4}, {3, 5}}));
 }
 
@@ -65,18 +67,20 @@ TEST(MulticastEdges, reach_every_member_once_through_ranks_that_hold_the_payload
       if (random() % 2 == 0) group.members.push_back(rank);
     if (group.members.empty()) continue;
     group.root = group.members[random() % group.members.size()];
-    group.algorithm = random() % 2 == 0 ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical;
+    constexpr std::array kTrees{Algorithm::flat,     Algorithm::mpi,   Algorithm::hierarchical,
+                                Algorithm::binomial, Algorithm::chain, Algorithm::tree};
+    const Algorithm algorithm = kTrees[random() % kTrees.size()];
 
     std::set<Rank> holds{group.root};
     std::map<int, int> entries;
-    for (const Edge& edge : multicast_edges(group, on_nodes(nodes))) {
+    for (const Edge& edge : multicast_edges(group, algorithm, on_nodes(nodes))) {
       EXPECT_TRUE(holds.contains(edge.from)) << "round " << round;
       EXPECT_TRUE(holds.insert(edge.to).second) << "round " << round;
       const int node = nodes[static_cast<std::size_t>(edge.to)];
       if (nodes[static_cast<std::size_t>(edge.from)] != node) ++entries[node];
     }
     EXPECT_EQ(holds, std::set<Rank>(group.members.begin(), group.members.end())) << "round " << round;
-    if (group.algorithm == MulticastAlgorithm::flat) continue;
+    if (!aware_of_nodes(algorithm)) continue;
     for (const auto& [node, count] : entries) EXPECT_EQ(count, 1) << "round " << round << ", node " << node;
   }
 }

@@ -282,7 +282,7 @@ Plan random_plan(std::uint64_t seed) {
                      .microbatches = uniform(random, 1, 9),
                      .stages = random_stages(random, profile.model, positions, static_cast<int>(cluster.ranks.size())),
                      .compute_only = chance(random, 0.2),
-                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+                     .multicast = chance(random, 0.5) ? Algorithm::flat : Algorithm::hierarchical});
 }
 
 Plan random_placed_plan(const std::string& schedule, std::uint64_t seed) {
@@ -310,7 +310,7 @@ Plan random_placed_plan(const std::string& schedule, std::uint64_t seed) {
                      .schedule = schedule,
                      .microbatches = uniform(random, 1, 12),
                      .stages = std::move(stages),
-                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+                     .multicast = chance(random, 0.5) ? Algorithm::flat : Algorithm::hierarchical});
 }
 
 Plan random_cooperative_plan(std::uint64_t seed) {
@@ -325,7 +325,7 @@ Plan random_cooperative_plan(std::uint64_t seed) {
                      .microbatches = uniform(random, 1, 9),
                      .stages = random_cooperative_stages(random, profile.model, positions, ranks),
                      .compute_only = chance(random, 0.2),
-                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+                     .multicast = chance(random, 0.5) ? Algorithm::flat : Algorithm::hierarchical});
 }
 
 namespace {
@@ -353,7 +353,7 @@ Plan random_interval_plan(std::uint64_t seed) {
                      .microbatches = uniform(random, 1, 9),
                      .stages = stages_of(partition),
                      .compute_only = chance(random, 0.2),
-                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+                     .multicast = chance(random, 0.5) ? Algorithm::flat : Algorithm::hierarchical});
 }
 
 Plan random_asynchronous_plan(std::uint64_t seed) {
@@ -370,7 +370,7 @@ Plan random_asynchronous_plan(std::uint64_t seed) {
                      .microbatches = late ? uniform(random, workers, workers + 3) : uniform(random, 1, 6),
                      .stages = stages_of(partition),
                      .compute_only = chance(random, 0.2),
-                     .algorithm = chance(random, 0.5) ? MulticastAlgorithm::flat : MulticastAlgorithm::hierarchical});
+                     .multicast = chance(random, 0.5) ? Algorithm::flat : Algorithm::hierarchical});
 }
 
 }  // namespace sluice::examples

@@ -156,7 +156,8 @@ class Machine {
         lateness_(plan),
         late_(lateness_.asynchronous() && program.name != "evaluate"),
         ranks_(program.ranks.size()) {
-    for (const Group& group : plan.groups) edges_.push_back(multicast_edges(group, plan.cluster));
+    for (const Group& group : plan.groups)
+      edges_.push_back(multicast_edges(group, plan.multicast.value_or(Algorithm::hierarchical), plan.cluster));
     for (std::size_t l = 0; l < model_.layers.size(); ++l)
       for (std::size_t r = 0; r < ranks_.size(); ++r) {
         Weights& weights = ranks_[r].weights[static_cast<int>(l)];

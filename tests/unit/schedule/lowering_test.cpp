@@ -70,7 +70,10 @@ TEST(Lowering, replicas_sum_gradients_behind_their_last_backward_and_in_front_of
   EXPECT_EQ(cells(plan, "step", 0), "X0 Y0 0F0 X2 Y2 0F2 0B0 0B2 +T0 +T1 -T0 -T1 U0");
   EXPECT_EQ(cells(plan, "step", 1), "X1 Y1 0F1 0B1 +T0 +T1 -T0 -T1 U0");
   ASSERT_EQ(plan.transfers.size(), 2U);
-  EXPECT_EQ(plan.transfers[0], (Transfer{.payload = Payload::weight_gradients, .layer = 0, .group = 0, .bytes = 40}));
+  EXPECT_EQ(
+      plan.transfers[0],
+      (Transfer{
+          .payload = Payload::weight_gradients, .layer = 0, .group = 0, .bytes = 40, .route = {Algorithm::ring}}));
   EXPECT_EQ(plan.groups[0].members, (std::vector<Rank>{0, 1}));
 }
 

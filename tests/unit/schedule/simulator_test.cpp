@@ -31,13 +31,13 @@ const LinkClass kIntra{.latency_s = 5e-9, .bandwidth_bytes_per_s = 1e10};
 const LinkClass kInter{.latency_s = 50e-9, .bandwidth_bytes_per_s = 1e9};
 
 Plan build(const Cluster& cluster, const Partition& partition, int microbatches = 1,
-           MulticastAlgorithm algorithm = MulticastAlgorithm::hierarchical) {
+           Algorithm algorithm = Algorithm::hierarchical) {
   return build_plan({.profile = kProfile,
                      .cluster = cluster,
                      .schedule = "1f1b",
                      .microbatches = microbatches,
                      .stages = stages_of(partition),
-                     .algorithm = algorithm});
+                     .multicast = algorithm});
 }
 
 TEST(Simulator, adds_latency_and_bytes_over_bandwidth) {
@@ -79,14 +79,14 @@ TEST(Simulator, counts_payload_bytes_by_link_class) {
   const auto intra = [](const LinkBytes& bytes) { return bytes[static_cast<std::size_t>(LinkKind::intra_node)]; };
   const auto inter = [](const LinkBytes& bytes) { return bytes[static_cast<std::size_t>(LinkKind::inter_node)]; };
 
-  const Timeline once = simulate(build(cluster, partition, 3, MulticastAlgorithm::hierarchical));
+  const Timeline once = simulate(build(cluster, partition, 3, Algorithm::hierarchical));
   EXPECT_EQ(inter(once.ranks[0].sent_bytes), 3 * (100 + 10)) << "out0 crosses once for both its readers";
   EXPECT_EQ(intra(once.ranks[1].sent_bytes), 3 * (100 + 10)) << "out0 passed on, and aux1";
   EXPECT_EQ(inter(once.ranks[2].sent_bytes), 40) << "weights of layer 0";
   EXPECT_EQ(intra(once.ranks[2].sent_bytes), 40) << "weights of layer 1";
   EXPECT_EQ(inter(once.ranks[2].received_bytes), 3 * 10);
 
-  const Timeline twice = simulate(build(cluster, partition, 3, MulticastAlgorithm::flat));
+  const Timeline twice = simulate(build(cluster, partition, 3, Algorithm::flat));
   EXPECT_EQ(inter(twice.ranks[0].sent_bytes), 3 * (2 * 100 + 10));
   EXPECT_EQ(intra(twice.ranks[1].sent_bytes), 3 * 10);
 }

@@ -55,6 +55,8 @@ inline Cluster sample_cluster() {
   cluster.node_names = {"alpha", "beta"};
   cluster.intra_node = {1e-7, 1e10};
   cluster.inter_node = {2e-6, std::numeric_limits<double>::infinity()};
+  cluster.algorithm_costs = {{CollectiveKind::multicast, Algorithm::chain, {1e-6, 2e9}, {3e-6, 4e8}, 0.125},
+                             {CollectiveKind::all_reduce, Algorithm::ring, {5e-6, 6e9}, {7e-6, 8e8}, 0.25}};
   return cluster;
 }
 
@@ -81,6 +83,7 @@ inline Plan sample_plan() {
   plan.compute_type = ElementType::bfloat16;
   plan.boundary_type = ElementType::uint8;
   plan.master_type = ElementType::int32;
+  plan.multicast = Algorithm::tree;
   plan.receive_ahead = 3;
   plan.stages = {{Work::forward, 0, {0}, {0}},
                  {Work::forward, 1, {1, 2}, {1}},
@@ -88,11 +91,11 @@ inline Plan sample_plan() {
                  {Work::backward_input, 0, {0, 1}, {0, 1}},
                  {Work::backward_weight, 0, {0, 1}, {0}},
                  {Work::recompute, 1, {1}, {1}, true}};
-  plan.groups = {{0, {0, 1}, MulticastAlgorithm::flat}, {1, {0, 1}, MulticastAlgorithm::hierarchical}};
-  plan.transfers = {{Payload::activation, 2, kNone, kNone, 0, 27648},
-                    {Payload::gradient, 3, 2, kNone, 1, 55296},
-                    {Payload::weights, kNone, kNone, 0, 1, 624},
-                    {Payload::weight_gradients, kNone, kNone, 0, 1, 624}};
+  plan.groups = {{0, {0, 1}}, {1, {0, 1}}};
+  plan.transfers = {{Payload::activation, 2, kNone, kNone, 0, 27648, {Algorithm::chain, 4096}, 1e-3},
+                    {Payload::gradient, 3, 2, kNone, 1, 55296, {Algorithm::flat, 0}, 0},
+                    {Payload::weights, kNone, kNone, 0, 1, 624, {Algorithm::mpi, 0}, 2},
+                    {Payload::weight_gradients, kNone, kNone, 0, 1, 624, {Algorithm::ring, 0}, 0}};
   plan.programs = {{"step",
                     {{{Op::load_input, kNone, kNone, 0},
                       {Op::forward, 0, kNone, 0},
