@@ -12,13 +12,13 @@ namespace sluice {
 struct PlanRequest {
   const Profile& profile;
   const Cluster& cluster;
-  std::string schedule;       ///< of schedules()
-  int microbatches = 1;       ///< M
-  std::vector<Stage> stages;  ///< whole backwards are halved in place where the schedule wants halves
-  bool compute_only = false;  ///< the plan's cluster gets free links
+  std::string schedule;                      ///< of schedules()
+  int microbatches = 1;                      ///< M
+  std::vector<Stage> stages;                 ///< whole backwards are halved in place where the schedule wants halves
+  bool compute_only = false;                 ///< the plan's cluster gets free links
   std::optional<Algorithm> multicast = {};   ///< as in Plan
   std::optional<Algorithm> all_reduce = {};  ///< as in Plan
-  const ScheduleText* text = nullptr;  ///< of schedule kFileSchedule: its figure
+  const ScheduleText* text = nullptr;        ///< of schedule kFileSchedule: its figure
 };
 
 /// Generator and lowering: groups, transfers, and the programs "step" and
