@@ -2,7 +2,9 @@
 # A real Slurm cluster of virtual nodes on one machine, for the tests. Needs root.
 #
 #   start NODES [RATE]  boot head and nodes; RATE limits each node's link both ways (e.g. 1gbit)
+#   with NODES RATE COMMAND...  start, run the command, stop, whatever happens
 #   run COMMAND...      on the head node, in the same working directory
+#   rate NODE|all RATE  changes the limit of links (off: none)
 #   running             succeeds if the head is up
 #   counters            one line a node: name, bytes sent, bytes received
 #   logs                the last lines of every daemon's log
@@ -51,7 +53,7 @@ on_head() {
 idle_nodes() { on_head sinfo --noheader --Node --format=%T 2>/dev/null | grep -c '^idle$' || true; }
 
 start() { # nodes [rate]
-  local nodes=$1 rate=${2:-} deadline=$((SECONDS + 60))
+  local nodes=$1 rate=${2:-off} deadline=$((SECONDS + 60))
   require_machine
   stop
   "$here/configure.sh" "$dir" "$nodes" "$preload"
@@ -69,6 +71,12 @@ start() { # nodes [rate]
   die 'the nodes were not idle after 60 s'
 }
 
+with() { # nodes rate command...
+  trap stop EXIT
+  start "$1" "$2"
+  "${@:3}"
+}
+
 stop() {
   local pid
   if pid=$(guardian); then
@@ -76,6 +84,12 @@ stop() {
     while [ -e "/proc/$pid" ] && ! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null; do sleep 0.05; done
   fi
   rm -rf "$dir"
+}
+
+rate() { # node, rate
+  local node nodes=$1
+  [ "$1" != all ] || nodes=$(on_head sinfo --noheader --Node --format=%N)
+  for node in $nodes; do on_head "$here/limit.sh" "$dir" "$node" "$2"; done
 }
 
 counters() { # seen from the head, a node's bytes arrive: rx there is sent here
@@ -87,8 +101,8 @@ counters() { # seen from the head, a node's bytes arrive: rx there is sent here
 logs() { tail -n 8 "$dir"/log/* 2>/dev/null || true; }
 
 case ${1:-} in
-  start | counters | logs | stop) "$@" ;;
+  start | with | rate | counters | logs | stop) "$@" ;;
   running) head_pid >/dev/null ;;
   run) on_head "${@:2}" ;;
-  *) sed -n '2,9p' "$0" && exit 2 ;;
+  *) sed -n '4,11p' "$0" && exit 2 ;;
 esac

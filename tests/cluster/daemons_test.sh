@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The virtual cluster itself: both nodes take part, and the interface counters
+# The virtual cluster itself: nodes take part, and the interface counters
 # see what crosses a node's border.
 source "$(dirname "$0")/lib.sh"
 

@@ -3,7 +3,7 @@
 # Usage: head.sh DIR NODES [RATE]
 set -euo pipefail
 here=$(dirname "$0")
-dir=$1 nodes=$2 rate=${3:-}
+dir=$1 nodes=$2 rate=${3:-off}
 
 hostname head
 mount -t sysfs -o ro sysfs /sys # this network's interfaces, not the machine's
@@ -12,10 +12,6 @@ ip link set lo up
 ip link add br0 type bridge
 ip address add 10.77.0.254/24 dev br0
 ip link set br0 up
-
-limit() { # interface [prefix command...]: a bucket that short messages pass at full speed
-  [ -z "$rate" ] || "${@:2}" tc qdisc add dev "$1" root tbf rate "$rate" burst 128kb latency 200ms
-}
 
 first_child() { awk 'NF { print $1; found = 1 } END { exit !found }' "/proc/$1/task/$1/children"; }
 network_of() { readlink "/proc/$1/ns/net"; }
@@ -27,8 +23,8 @@ boot() { # node number
   until child=$(first_child "$guardian") && [ "$(network_of "$child")" != "$(network_of self)" ]; do sleep 0.02; done
   ip link add "node$1" type veth peer name eth0 netns "$child"
   ip link set "node$1" master br0 up
-  limit "node$1"
-  limit eth0 nsenter --target "$child" --net
+  echo "$child" >"$dir/node$1.init"
+  "$here/limit.sh" "$dir" "node$1" "$rate"
 }
 
 munged --foreground --key-file="$dir/munge.key" --socket="$dir/munge.socket" --pid-file="$dir/munged.pid" \

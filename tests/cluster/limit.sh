@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Limits a virtual node's link, both ways. Runs on the head. Usage: limit.sh DIR NODE RATE (off: no limit)
+set -euo pipefail
+dir=$1 node=$2 rate=$3
+
+limit() { # interface [prefix command...]: a bucket that short messages pass at full speed
+  if [ "$rate" = off ]; then
+    "${@:2}" tc qdisc delete dev "$1" root 2>/dev/null || true # there may be none
+  else
+    "${@:2}" tc qdisc replace dev "$1" root tbf rate "$rate" burst 128kb latency 200ms
+  fi
+}
+
+limit "$node"
+limit eth0 nsenter --target "$(<"$dir/$node.init")" --net
