@@ -53,6 +53,6 @@ function(sluice_mpi_test name)
     add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${name}>
              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${name}_${ranks} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2
-      ENVIRONMENT "SLUICE_WAIT_LIMIT_S=60;MPIR_CVAR_NUM_CLIQUES=${nodes};MPIR_CVAR_CLIQUES_BY_BLOCK=1")
+      ENVIRONMENT "SLUICE_WAIT_LIMIT=60;MPIR_CVAR_NUM_CLIQUES=${nodes};MPIR_CVAR_CLIQUES_BY_BLOCK=1")
   endforeach()
 endfunction()

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -13,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "runtime/comm/alarm.h"
 #include "runtime/comm/backoff.h"
 #include "runtime/comm/messenger.h"
 #include "runtime/comm/mpi_check.h"
@@ -24,12 +24,12 @@ namespace sluice {
 
 CommunicatorSettings CommunicatorSettings::from_environment() {
   CommunicatorSettings settings;
-  const char* value = std::getenv("SLUICE_WAIT_LIMIT_S");
+  const char* value = std::getenv("SLUICE_WAIT_LIMIT");
   if (value == nullptr) return settings;
   const char* end = value + std::strlen(value);
   const auto [rest, code] = std::from_chars(value, end, settings.wait_limit_s);
-  if (code != std::errc{} || rest != end || !std::isfinite(settings.wait_limit_s) || settings.wait_limit_s < 0)
-    throw usage_error(text("SLUICE_WAIT_LIMIT_S is '", value, "', expected seconds, 0 for no limit"));
+  if (code != std::errc{} || rest != end || !(settings.wait_limit_s >= 0 && settings.wait_limit_s <= kMostWaitLimit_s))
+    throw usage_error(text("SLUICE_WAIT_LIMIT is '", value, "', expected seconds, 0 for no limit"));
   return settings;
 }
 
@@ -44,10 +44,11 @@ class MaxInFlight {
 };
 
 struct Communicator::Impl {
-  Impl(MPI_Comm owned, NodeMap node_map, const CommunicatorSettings& chosen)
+  Impl(MPI_Comm owned, NodeMap node_map, const CommunicatorSettings& chosen, std::shared_ptr<Alarm> of_process)
       : comm(owned),
         nodes(std::move(node_map)),
         settings(chosen),
+        alarm(std::move(of_process)),
         messenger(comm.get(), nodes.node_of_rank, settings.chunk_bytes) {
     check_mpi(MPI_Comm_rank(comm.get(), &rank), "MPI_Comm_rank");
   }
@@ -56,9 +57,12 @@ struct Communicator::Impl {
   bool advance() {
     if (failure) std::rethrow_exception(failure);
     try {
-      return messenger.advance();
+      const bool moved = messenger.advance();
+      if (!moved) alarm->listen(waits);
+      return moved;
     } catch (...) {
       failure = std::current_exception();
+      alarm->must_end(static_cast<int>(ExitCode::runtime_fault));
       throw;
     }
   }
@@ -69,17 +73,22 @@ struct Communicator::Impl {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
     Backoff backoff;
+    waits = true;
     while (!done()) {
       if (advance())
         backoff.reset();
       else
         backoff.pause();
       const std::chrono::duration<double> waited = Clock::now() - begin;
-      if (settings.wait_limit_s > 0 && waited.count() > settings.wait_limit_s)
-        throw runtime_fault(text(missing(), " not complete after ", waited.count(),
-                                 " s: has another rank died, or does it run another plan? The limit is ",
-                                 settings.wait_limit_s, " s (SLUICE_WAIT_LIMIT_S; 0: none)"));
+      if (settings.wait_limit_s > 0 && waited.count() > settings.wait_limit_s) give_up(missing(), waited.count());
     }
+    waits = false;
+  }
+
+  [[noreturn]] void give_up(const std::string& missing, double waited_s) {
+    alarm->must_end(static_cast<int>(ExitCode::runtime_fault));
+    throw runtime_fault(text(missing, " not complete after ", waited_s, " s; the limit is ", settings.wait_limit_s,
+                             " s (--wait-limit, SLUICE_WAIT_LIMIT; 0: none)"));
   }
 
   void finish(MPI_Request& request, const char* call) {
@@ -95,6 +104,8 @@ struct Communicator::Impl {
   NodeMap nodes;
   CommunicatorSettings settings;
   Rank rank = 0;
+  std::shared_ptr<Alarm> alarm;
+  bool waits = false;   // for other ranks or the device
   Messenger messenger;  // after comm: gives up its requests before comm is freed
   std::exception_ptr failure;
 };
@@ -105,6 +116,17 @@ int mpi_count(std::size_t elements) {
   if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     throw runtime_fault(text(elements, " elements in one collective, MPI counts to ", std::numeric_limits<int>::max()));
   return static_cast<int>(elements);
+}
+
+/// MPI's own blocking calls, of which there are some at the start, keep the wait limit as well.
+std::unique_ptr<ExitGuard> bound(const char* call, const CommunicatorSettings& settings) {
+  if (settings.wait_limit_s == 0) return nullptr;
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  return std::make_unique<ExitGuard>(std::chrono::milliseconds(static_cast<std::int64_t>(1000 * settings.wait_limit_s)),
+                                     static_cast<int>(ExitCode::runtime_fault),
+                                     text("sluice-run: world rank ", rank, ": ", call, " did not return within ",
+                                          settings.wait_limit_s, " s (--wait-limit): not all ranks are there"));
 }
 
 bool is_permutation_of_ranks(std::span<const Rank> order, std::size_t size) {
@@ -125,18 +147,24 @@ Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 
 Communicator Communicator::world(const CommunicatorSettings& settings) {
+  const auto guard = bound("MPI_Comm_dup", settings);
   MPI_Comm copy = MPI_COMM_NULL;  // its own tags, apart from everyone else's
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
-  return Communicator(std::make_unique<Impl>(copy, discover_nodes(copy), settings));
+  NodeMap nodes = discover_nodes(copy);
+  auto alarm = std::make_shared<Alarm>(copy, nodes);
+  return Communicator(std::make_unique<Impl>(copy, std::move(nodes), settings, std::move(alarm)));
 }
 
 Communicator Communicator::permuted(std::span<const Rank> order) const {
   if (!is_permutation_of_ranks(order, impl_->nodes.node_of_rank.size()))
     throw runtime_fault(text("the new order of ranks is not a permutation of 0..", size() - 1));
+  const auto guard = bound("MPI_Comm_split", impl_->settings);
   const auto key = std::find(order.begin(), order.end(), rank()) - order.begin();
   MPI_Comm reordered = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(impl_->comm.get(), 0, static_cast<int>(key), &reordered), "MPI_Comm_split");
-  return Communicator(std::make_unique<Impl>(reordered, sluice::permuted(impl_->nodes, order), impl_->settings));
+  NodeMap nodes = sluice::permuted(impl_->nodes, order);
+  impl_->alarm->rename(nodes);
+  return Communicator(std::make_unique<Impl>(reordered, std::move(nodes), impl_->settings, impl_->alarm));
 }
 
 Rank Communicator::rank() const { return impl_->rank; }
@@ -217,9 +245,16 @@ std::vector<double> Communicator::all_gather(std::span<const double> values) {
   return all;
 }
 
-void Communicator::abort(int exit_code) {
-  MPI_Abort(impl_->comm.get(), exit_code);
-  std::_Exit(exit_code);
+void Communicator::wait(const Event& event, const char* what) {
+  impl_->wait_until([&] { return event.done(); }, [&] { return text(describe(rank()), ": ", what); });
 }
+
+std::string Communicator::describe(Rank rank) const { return sluice::describe(impl_->nodes, rank); }
+double Communicator::wait_limit() const { return impl_->settings.wait_limit_s; }
+void Communicator::set_wait_limit(double seconds) { impl_->settings.wait_limit_s = seconds; }
+
+std::string Communicator::whoami() const { return impl_->alarm->whoami(); }
+std::string Communicator::call_off(int exit_code) { return impl_->alarm->sound(exit_code); }
+void Communicator::leave(int exit_code) { impl_->alarm->leave(exit_code); }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/cost_model.h"
+#include "core/error.h"
 #include "core/timeline.h"
 #include "runtime/comm/placement.h"
 #include "runtime/comm/session.h"
@@ -14,14 +15,22 @@
 
 namespace sluice {
 
+/// Another rank has met a fault and ends the job; it says why, this one need not.
+class AlarmHeard : public Error {
+ public:
+  using Error::Error;
+};
+
+constexpr double kMostWaitLimit_s = 1e9;  ///< about 30 years
+
 struct CommunicatorSettings {
   /// Larger payloads travel in several messages of at most this size [B], 1..INT_MAX.
   std::int64_t chunk_bytes = std::int64_t{1} << 30;
   /// A wait that lasts longer is taken for a hang and throws [s]; 0: wait for ever.
   double wait_limit_s = 300;
 
-  /// The defaults, with SLUICE_WAIT_LIMIT_S where it is set.
-  /// @throws Error (usage) if that is not a number of at least 0.
+  /// The defaults, with SLUICE_WAIT_LIMIT where it is set.
+  /// @throws Error (usage) if that is not a number from 0 to kMostWaitLimit_s.
   [[nodiscard]] static CommunicatorSettings from_environment();
 };
 
@@ -68,7 +77,7 @@ class Maxima {
 /// polls, then yields, then naps (more ranks than cores stay fast).
 ///
 /// Any thread may call, but one at a time. A fault is for good: later calls of
-/// progress() or a wait throw it again, and the job should end by abort().
+/// progress() or a wait throw it again, and the job should end by call_off() and leave().
 class Communicator {
  public:
   ~Communicator();
@@ -85,6 +94,15 @@ class Communicator {
   [[nodiscard]] const std::vector<int>& node_of_rank() const;
   /// One per node, by host name; unique: a second node of the same host is "host#2".
   [[nodiscard]] const std::vector<std::string>& node_names() const;
+
+  /// "rank 2 (world rank 5 on node3)": for people who look for the process.
+  [[nodiscard]] std::string describe(Rank rank) const;
+  /// This rank as describe() names it in the communicator that was permuted last.
+  [[nodiscard]] std::string whoami() const;
+  [[nodiscard]] double wait_limit() const;  ///< [s]
+  /// The wait limit from now on [s]; 0: wait for ever. Communicators that are permuted from this one later take it
+  /// over.
+  void set_wait_limit(double seconds);
 
   /// The same processes in another order: new rank r is old rank order[r]. Byte counts start at 0. Collective.
   /// @throws Error (runtime fault) if `order` is not a permutation.
@@ -124,6 +142,11 @@ class Communicator {
   ///   limit is over (naming what is missing).
   void wait(Operation& operation);
 
+  /// Returns when the event is done, moving operations on meanwhile.
+  /// @param what  is waited for, for people
+  /// @throws Error (runtime fault) when the wait limit is over
+  void wait(const Event& event, const char* what);
+
   /// Moves all operations on; cheap; called between kernels.
   void progress();
 
@@ -145,8 +168,12 @@ class Communicator {
   /// Every rank's values, rank after rank, at all ranks; equal counts.
   [[nodiscard]] std::vector<double> all_gather(std::span<const double> values);
 
-  /// Ends the whole job at once: for faults that the other ranks cannot learn of otherwise.
-  [[noreturn]] void abort(int exit_code);
+  /// For faults that the other ranks cannot learn of otherwise: tells them that the job ends with `exit_code` (their
+  /// next wait or progress() throws AlarmHeard), and waits for their answers.
+  /// @return for people: who does not answer, and who answers but waits for nobody
+  [[nodiscard]] std::string call_off(int exit_code);
+  /// Ends this process, with the others: after call_off() or AlarmHeard. Files are closed before.
+  [[noreturn]] void leave(int exit_code);
 
  private:
   struct Impl;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
+#include "core/index.h"
 #include "core/text.h"
 #include "runtime/comm/mpi_check.h"
 #include "runtime/comm/placement.h"
@@ -50,17 +52,24 @@ NodeMap discover_nodes(MPI_Comm comm) {
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
   const auto size = static_cast<std::size_t>(ranks);
-  NodeMap map{number_by_first_appearance(gather_leaders(comm, rank, size)), {}};
+  NodeMap map{number_by_first_appearance(gather_leaders(comm, rank, size)), {}, std::vector<Rank>(size)};
+  std::iota(map.world_ranks.begin(), map.world_ranks.end(), 0);
   const std::vector<HostName> hosts = gather_host_names(comm, size);
   for (std::size_t r = 0; r < size; ++r)
     if (map.node_of_rank[r] == std::ssize(map.names)) map.names.push_back(unique_name(hosts[r].data(), map.names));
   return map;
 }
 
+std::string describe(const NodeMap& map, Rank rank) {
+  return text("rank ", rank, " (world rank ", map.world_ranks[at(rank)], " on ",
+              map.names[at(map.node_of_rank[at(rank)])], ")");
+}
+
 NodeMap permuted(const NodeMap& map, std::span<const Rank> order) {
   std::vector<int> old_node;
   for (const Rank rank : order) old_node.push_back(map.node_of_rank[static_cast<std::size_t>(rank)]);
-  NodeMap result{number_by_first_appearance(old_node), {}};
+  NodeMap result{number_by_first_appearance(old_node), {}, {}};
+  for (const Rank rank : order) result.world_ranks.push_back(map.world_ranks[at(rank)]);
   for (std::size_t r = 0; r < order.size(); ++r)
     if (result.node_of_rank[r] == std::ssize(result.names))
       result.names.push_back(map.names[static_cast<std::size_t>(old_node[r])]);

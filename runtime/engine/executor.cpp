@@ -1,11 +1,11 @@
 #include "runtime/engine/executor.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
+#include "runtime/engine/instruction_text.h"
 
 namespace sluice {
 namespace {
@@ -125,8 +125,10 @@ ProgramRun Executor::run(const Program& program, const RunContext& context) {
   const std::vector<Instruction>& list = program.ranks[at(comm_.rank())];
   for (index_ = 0; index_ < std::ssize(list); ++index_) {
     InstructionTime time{.start_ns = clock_.now_ns() - result.begin_ns};
-    if (const auto instruction = counted(list[at(index_)])) execute(*instruction);
-    if (context.settle_each) settle(stream_->record());
+    name_faults([&] {
+      if (const auto instruction = counted(list[at(index_)])) execute(*instruction);
+      if (context.settle_each) settle(stream_->record());
+    });
     time.end_ns = clock_.now_ns() - result.begin_ns;
     timeline_.instructions.push_back(time);
   }
@@ -147,6 +149,17 @@ std::optional<Instruction> Executor::counted(const Instruction& instruction) con
 
 int Executor::version(const Instruction& compute, LayerId layer) const {
   return versions_ ? std::max(0, compute.version - versions_->lag(compute.stage, layer)) : 0;
+}
+
+void Executor::name_faults(const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const AlarmHeard&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.exit_code(),
+                text(describe(plan_, *program_, comm_.rank(), index_, run_.step), ": ", error.what()));
+  }
 }
 
 void Executor::execute(const Instruction& instruction) {
@@ -285,12 +298,7 @@ MicrobatchContext Executor::context(int microbatch) const {
           .training = run_.training};
 }
 
-void Executor::settle(const Event& event) {
-  while (!event.done()) {
-    comm_.progress();
-    std::this_thread::yield();
-  }
-}
+void Executor::settle(const Event& event) { comm_.wait(event, "work of the device"); }
 
 std::map<int, MicrobatchLoss> Executor::losses() const {
   std::map<int, MicrobatchLoss> losses;

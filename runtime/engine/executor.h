@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,6 +77,8 @@ class Executor {
   [[nodiscard]] std::int64_t allocated_bytes() const;
 
  private:
+  /// A fault in `work` also names the instruction at hand.
+  void name_faults(const std::function<void()>& work) const;
   void execute(const Instruction& instruction);
   void load_input(int microbatch);
   void load_labels(int microbatch);

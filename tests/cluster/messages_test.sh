@@ -4,6 +4,6 @@
 source "$(dirname "$0")/lib.sh"
 
 for executable in comm_communicator_test comm_multicast_test; do
-  on_head SLUICE_WAIT_LIMIT_S=60 srun --mpi=pmi2 --nodes=2 --ntasks-per-node=2 --kill-on-bad-exit=1 \
+  on_head SLUICE_WAIT_LIMIT=60 srun --mpi=pmi2 --nodes=2 --ntasks-per-node=2 --kill-on-bad-exit=1 \
     "$build/tests/$executable" --gtest_brief=1 --gtest_filter='-*as_the_test_was_given*'
 done

@@ -46,16 +46,21 @@ void run_command(Communicator& world, const Words& words) {
 /// What every rank knows is said once; what one rank alone knows ends the job.
 int report(Communicator& world, const Error& error, bool agreed) {
   const int code = static_cast<int>(error.exit_code());
-  if (world.rank() == 0 || !agreed)
-    std::cerr << "sluice-run: " << (agreed ? "" : text("rank ", world.rank(), ": ")) << error.what() << std::endl;
-  if (!agreed && world.size() > 1) world.abort(code);
-  return code;
+  if (agreed || world.size() == 1) {
+    if (world.rank() == 0) std::cerr << text("sluice-run: ", error.what(), "\n");
+    return code;
+  }
+  const std::string answers = world.call_off(code);
+  std::cerr << text("sluice-run: ", world.whoami(), ": ", error.what(), "; ", answers, "\n");
+  world.leave(code);
 }
 
 int run(Communicator& world, const Words& words) {
   try {
     run_command(world, words);
     return static_cast<int>(ExitCode::done);
+  } catch (const AlarmHeard& error) {
+    world.leave(static_cast<int>(error.exit_code()));
   } catch (const AgreedError& error) {
     return report(world, error, true);
   } catch (const Error& error) {

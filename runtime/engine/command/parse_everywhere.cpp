@@ -6,15 +6,24 @@
 
 namespace sluice {
 
-std::optional<boost::program_options::variables_map> parse_everywhere(
-    Communicator& world, const CommandSyntax& syntax, const Words& words,
-    const std::function<void(const boost::program_options::variables_map&)>& check) {
-  std::optional<boost::program_options::variables_map> values;
+namespace po = boost::program_options;
+
+void add_wait_limit(po::options_description& table, const Communicator& world) {
+  table.add_options()("wait-limit", po::value<double>()->default_value(world.wait_limit()),
+                      "seconds that a rank waits for another before it ends the job; 0: for ever");
+}
+
+std::optional<po::variables_map> parse_everywhere(Communicator& world, const CommandSyntax& syntax, const Words& words,
+                                                  const std::function<void(const po::variables_map&)>& check) {
+  std::optional<po::variables_map> values;
   std::ostringstream help;
   collectively(world, [&] {
     values = parse_options(syntax, words, help);
-    if (values && check) check(*values);
+    if (!values) return;
+    require_within("wait-limit", (*values)["wait-limit"].as<double>(), 0, kMostWaitLimit_s);
+    if (check) check(*values);
   });
+  if (values) world.set_wait_limit((*values)["wait-limit"].as<double>());
   if (world.rank() == 0) std::cout << help.str();
   return values;
 }

@@ -14,6 +14,7 @@ void probe_command(Communicator& world, const Words& words) {
   std::string output;
   po::options_description table("Measures the links between the job's ranks. Options");
   table.add_options()("output,o", po::value(&output)->required(), "cluster to write");
+  add_wait_limit(table, world);
   const auto values = parse_everywhere(world, {"sluice-run probe -o CLUSTER", table, {}}, words);
   if (!values) return;
 

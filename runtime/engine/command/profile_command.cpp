@@ -26,6 +26,7 @@ void profile_command(Communicator& world, const Words& words) {
   add("threads", po::value(&settings.threads)->default_value(1), "threads per rank");
   add("repeats", po::value(&settings.repeats)->default_value(20), "sweeps over the model that count");
   add("output,o", po::value(&output)->required(), "profile to write");
+  add_wait_limit(table, world);
   const CommandSyntax syntax{"sluice-run profile --model M --image S --microbatch B -o PROFILE", table, {}};
   const auto values = parse_everywhere(
       world, syntax, words, [&](const po::variables_map&) { require_within("repeats", settings.repeats, 1, 1e6); });

@@ -30,7 +30,7 @@ struct TrainOptions {
   TrainerSettings trainer;
 };
 
-po::options_description options_table(TrainOptions& options) {
+po::options_description options_table(TrainOptions& options, const Communicator& world) {
   po::options_description table("Trains a model by a plan. Options");
   auto add = table.add_options();
   add("plan", po::value(&options.plan)->required(), "plan to run");
@@ -50,6 +50,7 @@ po::options_description options_table(TrainOptions& options) {
       "record the times of all instructions in each such step");
   add("remap", po::bool_switch(&options.remap), "run although the job groups its ranks by node in another way");
   add("device", po::value(&options.device)->default_value("host"), "host, or fake (asynchronous, for tests)");
+  add_wait_limit(table, world);
   return table;
 }
 
@@ -96,12 +97,23 @@ void warn_of_other_device(Communicator& comm, const Device& device, const Profil
                   threads, ": predicted times may be off"));
 }
 
+/// After a fault, too, what was recorded is on disk.
+TrainingSummary train_and_keep(Trainer& trainer, Recorder& recorder) {
+  try {
+    return trainer.train();
+  } catch (const Error&) {
+    recorder.flush();
+    throw;
+  }
+}
+
 }  // namespace
 
 void train_command(Communicator& world, const Words& words) {
   TrainOptions options;
-  const CommandSyntax syntax{
-      "sluice-run train --plan PLAN --data DATA (--steps N | --epochs E) -o RESULTS", options_table(options), {}};
+  const CommandSyntax syntax{"sluice-run train --plan PLAN --data DATA (--steps N | --epochs E) -o RESULTS",
+                             options_table(options, world),
+                             {}};
   const auto values =
       parse_everywhere(world, syntax, words, [&](const po::variables_map& given) { check(options, given); });
   if (!values) return;
@@ -133,7 +145,7 @@ void train_command(Communicator& world, const Words& words) {
   const Prediction predicted = predict_step(plan);
   Recorder recorder(comm, clock, options.output, header(options, words, *values, plan, *device, predicted.timeline));
   Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
-  const TrainingSummary summary = trainer.train();
+  const TrainingSummary summary = train_and_keep(trainer, recorder);
   recorder.finish();
   if (options.weights)
     save_weights(comm, *executor, plan.profile.model, *options.weights,

@@ -156,7 +156,11 @@ std::string message_of(const auto& call) {
   }
 }
 
-Communicator impatient() { return Communicator::world({.wait_limit_s = 0.1}); }
+Communicator impatient() {
+  Communicator world = Communicator::world();
+  world.set_wait_limit(0.1);
+  return world;
+}
 
 TEST(WaitLimit, names_the_message_that_does_not_come) {
   Communicator world = impatient();
@@ -166,7 +170,7 @@ TEST(WaitLimit, names_the_message_that_does_not_come) {
     const std::vector<Edge> edge{{0, 1}};
     Operation operation = world.start_multicast(edge, data.data(), 333, 12, {});
     const std::string message = message_of([&] { world.wait(operation); });
-    for (const char* part : {"rank 1", "tag 12", "receive from rank 0", "333 bytes", "0.1 s", "SLUICE_WAIT_LIMIT_S"})
+    for (const char* part : {"rank 1", "tag 12", "receive from rank 0", "333 bytes", "0.1 s", "SLUICE_WAIT_LIMIT"})
       EXPECT_NE(message.find(part), std::string::npos) << message;
   }
   MPI_Barrier(MPI_COMM_WORLD);
@@ -185,6 +189,27 @@ TEST(WaitLimit, names_work_that_does_not_end) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+TEST(WaitLimit, names_work_of_the_device_that_does_not_end) {
+  Communicator world = impatient();
+  const std::string message =
+      message_of([&] { world.wait(Event(std::make_shared<ManualEvent>()), "work of the device"); });
+  for (const std::string& part :
+       {world.describe(world.rank()), std::string("work of the device"), std::string("0.1 s")})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+TEST(Communicator, describes_a_rank_by_its_number_its_world_rank_and_its_node) {
+  const Communicator world = Communicator::world();
+  std::vector<Rank> order(static_cast<std::size_t>(world.size()));
+  std::iota(order.rbegin(), order.rend(), 0);
+  const Communicator reversed = world.permuted(order);
+  const Rank last = world.size() - 1;
+  const std::string node = world.node_names()[static_cast<std::size_t>(world.node_of_rank().front())];
+  EXPECT_EQ(world.describe(0), "rank 0 (world rank 0 on " + node + ")");
+  EXPECT_EQ(reversed.describe(last), "rank " + std::to_string(last) + " (world rank 0 on " + node + ")");
+  EXPECT_EQ(world.whoami(), reversed.describe(reversed.rank()));
+}
+
 TEST(WaitLimit, names_the_collective_that_a_rank_does_not_join) {
   Communicator world = impatient();
   if (world.size() < 2) return;
@@ -197,17 +222,17 @@ TEST(WaitLimit, names_the_collective_that_a_rank_does_not_join) {
 }
 
 TEST(CommunicatorSettings, take_the_wait_limit_from_the_environment) {
-  const char* before = std::getenv("SLUICE_WAIT_LIMIT_S");
+  const char* before = std::getenv("SLUICE_WAIT_LIMIT");
   const std::string saved = before ? before : "";
-  setenv("SLUICE_WAIT_LIMIT_S", "2.5", 1);
+  setenv("SLUICE_WAIT_LIMIT", "2.5", 1);
   EXPECT_EQ(CommunicatorSettings::from_environment().wait_limit_s, 2.5);
   for (const char* bad : {"", "soon", "-1", "3x", "inf", "nan"}) {
-    setenv("SLUICE_WAIT_LIMIT_S", bad, 1);
+    setenv("SLUICE_WAIT_LIMIT", bad, 1);
     EXPECT_THROW((void)CommunicatorSettings::from_environment(), Error) << bad;
   }
-  unsetenv("SLUICE_WAIT_LIMIT_S");
+  unsetenv("SLUICE_WAIT_LIMIT");
   EXPECT_EQ(CommunicatorSettings::from_environment().wait_limit_s, 300);
-  if (before) setenv("SLUICE_WAIT_LIMIT_S", saved.c_str(), 1);
+  if (before) setenv("SLUICE_WAIT_LIMIT", saved.c_str(), 1);
 }
 
 }  // namespace
