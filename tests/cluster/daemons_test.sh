@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The virtual cluster itself: nodes take part, and the interface counters
-# see what crosses a node's border.
+# see what crosses a node's border. A cluster leaves nothing behind, however its command ends.
 source "$(dirname "$0")/lib.sh"
 
 expect_equal 'nodes that answer' 'node1 node2' "$(on_head srun --nodes=2 hostname | sort | xargs)"
@@ -11,3 +11,15 @@ before=$(sent_by node2)
 received=$(on_head srun --nodes=2 bash -c '[ $SLURMD_NODENAME = node1 ] || head -c '$bytes' /dev/zero' | wc -c)
 expect_equal 'bytes through srun' $bytes "$received"
 expect_between 'bytes on the wire of node2' $bytes "$(($(sent_by node2) - before))" $((bytes * 108 / 100))
+
+cluster rate node2 10mbit
+on_head tc qdisc show dev node2 | grep -q 'rate 10Mbit' || fail 'the link of node2 was not limited'
+cluster rate node2 1gbit
+
+# Another cluster, whose command fails while a job runs.
+export SLUICE_CLUSTER_DIR=$SLUICE_CLUSTER_DIR-2
+code=0
+cluster with 1 off bash -c "'$tests/cluster.sh' run sbatch --quiet --output=/dev/null --wrap='sleep 600'; exit 3" || code=$?
+expect_equal 'exit code of the command' 3 "$code"
+[ ! -e "$SLUICE_CLUSTER_DIR" ] || fail "$SLUICE_CLUSTER_DIR is still there"
+expect_equal 'processes left' '' "$(pgrep --full --list-full "$SLUICE_CLUSTER_DIR" || true)"
