@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <cstring>
 #include <numeric>
 
 #include "core/index.h"
@@ -12,7 +14,7 @@
 namespace sluice {
 namespace {
 
-using HostName = std::array<char, MPI_MAX_PROCESSOR_NAME>;
+using Name = std::array<char, MPI_MAX_PROCESSOR_NAME>;
 
 /// Each rank's representative: the lowest rank that shares memory with it.
 std::vector<int> gather_leaders(MPI_Comm comm, int rank, std::size_t size) {
@@ -26,15 +28,41 @@ std::vector<int> gather_leaders(MPI_Comm comm, int rank, std::size_t size) {
   return leaders;
 }
 
-std::vector<HostName> gather_host_names(MPI_Comm comm, std::size_t size) {
-  HostName mine{};
-  int length = 0;
-  check_mpi(MPI_Get_processor_name(mine.data(), &length), "MPI_Get_processor_name");
-  std::vector<HostName> all(size);
+std::vector<Name> gather_names(MPI_Comm comm, const Name& mine, std::size_t size) {
+  std::vector<Name> all(size);
   check_mpi(
       MPI_Allgather(mine.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, all.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, comm),
       "MPI_Allgather");
   return all;
+}
+
+std::vector<Name> gather_host_names(MPI_Comm comm, std::size_t size) {
+  Name mine{};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(mine.data(), &length), "MPI_Get_processor_name");
+  return gather_names(comm, mine, size);
+}
+
+/// Each rank's representative: the lowest rank of its node, as Slurm tells each task; none where it tells nothing.
+std::vector<int> gather_leaders_by_slurm(MPI_Comm comm, std::size_t size) {
+  Name mine{};
+  if (const char* node = std::getenv("SLURMD_NODENAME")) std::strncpy(mine.data(), node, mine.size() - 1);
+  const std::vector<Name> nodes = gather_names(comm, mine, size);
+  std::vector<int> leaders;
+  for (const Name& node : nodes) {
+    if (node.front() == '\0') return {};
+    leaders.push_back(static_cast<int>(std::find(nodes.begin(), nodes.end(), node) - nodes.begin()));
+  }
+  return leaders;
+}
+
+/// MPI's answer. Under `srun -m arbitrary` MPICH believes every rank to be alone; then it is Slurm's.
+std::vector<int> leaders_of(MPI_Comm comm, int rank, std::size_t size) {
+  const std::vector<int> leaders = gather_leaders(comm, rank, size);
+  for (std::size_t r = 0; r < size; ++r)
+    if (leaders[r] != static_cast<int>(r)) return leaders;
+  const std::vector<int> by_slurm = gather_leaders_by_slurm(comm, size);
+  return by_slurm.empty() ? leaders : by_slurm;
 }
 
 std::string unique_name(const std::string& host, const std::vector<std::string>& taken) {
@@ -52,9 +80,9 @@ NodeMap discover_nodes(MPI_Comm comm) {
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
   const auto size = static_cast<std::size_t>(ranks);
-  NodeMap map{number_by_first_appearance(gather_leaders(comm, rank, size)), {}, std::vector<Rank>(size)};
+  NodeMap map{number_by_first_appearance(leaders_of(comm, rank, size)), {}, std::vector<Rank>(size)};
   std::iota(map.world_ranks.begin(), map.world_ranks.end(), 0);
-  const std::vector<HostName> hosts = gather_host_names(comm, size);
+  const std::vector<Name> hosts = gather_host_names(comm, size);
   for (std::size_t r = 0; r < size; ++r)
     if (map.node_of_rank[r] == std::ssize(map.names)) map.names.push_back(unique_name(hosts[r].data(), map.names));
   return map;

@@ -18,8 +18,8 @@ struct NodeMap {
   bool operator==(const NodeMap&) const = default;
 };
 
-/// Asks MPI (MPI_COMM_TYPE_SHARED): no host list has to be understood. Collective over `comm`,
-/// whose ranks are the world's.
+/// Asks MPI (MPI_COMM_TYPE_SHARED), and Slurm where MPI takes every rank to be alone (MPICH under
+/// `srun -m arbitrary`): no host list has to be understood. Collective over `comm`, whose ranks are the world's.
 [[nodiscard]] NodeMap discover_nodes(MPI_Comm comm);
 
 /// "rank 2 (world rank 5 on node3)": for people who look for the process.
