@@ -1,6 +1,5 @@
 // sluice-run as its users meet it: real processes, files and exit codes.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -8,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <sstream>
 #include <thread>
 
 #include "core/asynchronous.h"
@@ -25,89 +23,12 @@
 #include "core/storage/results_file.h"
 #include "core/storage/weights_file.h"
 #include "core/text.h"
-#include "optimizer/schedule/build_plan.h"
 #include "runtime/nn/model_builder.h"
 #include "runtime/nn/models.h"
-#include "tests/mpi/engine/training_reference.h"
-#include "tests/unit/schedule/partition.h"
+#include "tests/mpi/engine/sluice_run.h"
 
 namespace sluice {
 namespace {
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-
-  [[nodiscard]] int times(const std::string& phrase) const {
-    int count = 0;
-    for (std::size_t at = err.find(phrase); at != std::string::npos; at = err.find(phrase, at + 1)) ++count;
-    return count;
-  }
-};
-
-std::string contents(const std::filesystem::path& path) {
-  std::ostringstream stream;
-  stream << std::ifstream(path).rdbuf();
-  return stream.str();
-}
-
-class SluiceRun : public testing::Test {
- protected:
-  SluiceRun() {
-    folder_ = std::filesystem::temp_directory_path() / text("sluice-run-test-", getpid());
-    std::filesystem::create_directory(folder_);
-    write_random_dataset(file("data.h5"), small_model(4), 5 * 3 * 4, 10);
-  }
-  ~SluiceRun() override { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string file(const std::string& name) const { return folder_ / name; }
-
-  [[nodiscard]] Outcome run(int ranks, const std::string& arguments) const {
-    const std::string command = text("SLUICE_WAIT_LIMIT=60 ", MPIEXEC, " -n ", ranks, " ", SLUICE_RUN, " ", arguments,
-                                     " >", file("out"), " 2>", file("err"));
-    const int status = std::system(command.c_str());
-    return {WEXITSTATUS(status), contents(file("out")), contents(file("err"))};
-  }
-
-  [[nodiscard]] Outcome train(int ranks, const std::string& plan, const std::string& more) const {
-    return run(ranks, text("train --plan ", file(plan), " --data ", file("data.h5"),
-                           " --learning-rate 0.05 --momentum 0.9 --weight-decay 0.001 --seed 3 ", more));
-  }
-
-  [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, const Cluster& cluster,
-                                 const Partition& partition, int microbatches = 3) {
-    const Profile profile = even_profile(model);
-    return build_plan({.profile = profile,
-                       .cluster = cluster,
-                       .schedule = schedule,
-                       .microbatches = microbatches,
-                       .stages = stages_of(partition)});
-  }
-  [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, int nodes, int ranks_per_node,
-                                 const Partition& partition, int microbatches = 3) {
-    return plan(model, schedule, uniform_cluster(nodes, ranks_per_node, {}, {}), partition, microbatches);
-  }
-
-  /// The stages must be of small_model(4).
-  [[nodiscard]] static Plan plan_of(const std::vector<Stage>& stages, int ranks) {
-    const Profile profile = even_profile(small_model(4));
-    const Cluster cluster = uniform_cluster(1, ranks, {}, {});
-    return build_plan(
-        {.profile = profile, .cluster = cluster, .schedule = "1f1b", .microbatches = 3, .stages = stages});
-  }
-
-  [[nodiscard]] static Plan two_rank_plan() { return plan(small_model(4), "1f1b", 1, 2, {{0, 7, 13}, {0, 5, 13}}); }
-
-  /// All ranks left with `code` and said `phrase` once; nothing is under the results' name.
-  void expect_refused(const Outcome& outcome, ExitCode code, const std::string& phrase) const {
-    EXPECT_EQ(outcome.code, static_cast<int>(code)) << outcome.err;
-    EXPECT_EQ(outcome.times(phrase), 1) << phrase << " should be said once in:\n" << outcome.err;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_FALSE(std::filesystem::exists(file("results.h5")));
-  }
-
-  std::filesystem::path folder_;
-};
 
 TEST_F(SluiceRun, trains_on_three_ranks_as_on_one) {
   write_plan(file("one.h5"), plan(small_model(4), "sequential", 1, 1, {{0, 13}, {0, 13}}));

@@ -1,0 +1,83 @@
+// Training jobs that lose a rank: how long they last, what they say and what they leave behind.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "core/storage/plan_file.h"
+#include "core/storage/results_file.h"
+#include "tests/mpi/engine/sluice_run.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kRanks = 3;
+
+class Fault : public SluiceRun {
+ protected:
+  Fault() { write_plan(file("plan.h5"), plan(small_model(4), "1f1b", 1, kRanks, {{0, 6, 9, 13}, {0, 3, 8, 13}})); }
+
+  /// Trains for ever, until `signal` meets `rank` after some steps.
+  [[nodiscard]] Outcome train_until(int signal, int rank) {
+    const std::string words = text("--steps 100000000 --wait-limit 2 -o ", file("results.h5"));
+    auto outcome = std::async(std::launch::async, [&] { return train(kRanks, "plan.h5", words); });
+    while (contents(file("err")).find("step 1/") == std::string::npos && outcome.wait_for(kTick) != kEnded) {
+    }
+    processes_ = find_processes();
+    EXPECT_EQ(processes_.size(), static_cast<std::size_t>(kRanks));
+    if (processes_.contains(rank)) kill(processes_[rank], signal);
+    const bool ended = outcome.wait_for(std::chrono::seconds(60)) == kEnded;
+    EXPECT_TRUE(ended) << "the job hangs:\n" << contents(file("err"));
+    for (const auto& [any, process] : processes_)
+      if (!ended) kill(process, SIGKILL);
+    return outcome.get();
+  }
+
+  /// By rank: the processes whose command line names this test's folder.
+  [[nodiscard]] std::map<int, pid_t> find_processes() const {
+    std::map<int, pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string environment = '\0' + contents(entry.path() / "environ");
+      const std::size_t rank = environment.find(std::string("\0PMI_RANK=", 10));
+      if (rank == std::string::npos || contents(entry.path() / "cmdline").find(folder_) == std::string::npos) continue;
+      found[std::atoi(environment.c_str() + rank + 10)] = std::atoi(entry.path().filename().c_str());
+    }
+    return found;
+  }
+
+  /// Nobody is left; what was recorded can be read, and does not pass for a whole run.
+  void expect_tidy_end() const {
+    for (int i = 0; i < 100 && !find_processes().empty(); ++i) std::this_thread::sleep_for(kTick);
+    EXPECT_TRUE(find_processes().empty());
+    EXPECT_FALSE(std::filesystem::exists(file("results.h5")));
+    EXPECT_FALSE(read_results(file("results.h5")).merged);
+  }
+
+  static constexpr std::chrono::milliseconds kTick{50};
+  static constexpr std::future_status kEnded = std::future_status::ready;
+  std::map<int, pid_t> processes_;  ///< by rank, before the fault
+};
+
+TEST_F(Fault, a_rank_that_is_stopped_is_named_by_those_that_wait_for_it) {
+  const Outcome outcome = train_until(SIGSTOP, 1);
+  EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::runtime_fault)) << outcome.err;
+  EXPECT_GE(outcome.times("sluice-run: rank "), 1) << outcome.err;
+  for (int rank = 0; rank < kRanks; ++rank)
+    EXPECT_LE(outcome.times(text("sluice-run: rank ", rank, " (")), rank == 1 ? 0 : 1) << outcome.err;
+  EXPECT_EQ(outcome.times("no answer from rank 1 (world rank 1 on "), outcome.times("sluice-run: rank "))
+      << outcome.err;
+  EXPECT_EQ(outcome.times("the limit is 2 s (--wait-limit"), outcome.times("sluice-run: rank ")) << outcome.err;
+  expect_tidy_end();
+  EXPECT_GE(read_results(file("results.h5")).tables.steps.size(), 1U);
+}
+
+TEST_F(Fault, a_rank_that_is_killed_ends_the_job_at_once) {
+  const Outcome outcome = train_until(SIGKILL, 2);
+  EXPECT_EQ(outcome.code, SIGKILL) << "what mpiexec makes of it\n" << outcome.err;
+  expect_tidy_end();
+}
+
+}  // namespace
+}  // namespace sluice

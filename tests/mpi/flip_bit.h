@@ -1,0 +1,6 @@
+#pragma once
+
+/// Between the program and MPI (PMPI): from here on, flips a bit in the middle of the `nth` message (0: the next) of at
+/// least `bytes` bytes that this process sends or, as root, broadcasts. Preloaded, it takes "RANK NTH BYTES" from
+/// SLUICE_TEST_FLIP_BIT.
+extern "C" void flip_bit_of(long nth, long bytes);
