@@ -1,8 +1,9 @@
 #include "core/cost_model.h"
 
 #include <algorithm>
-#include <utility>
+#include <cmath>
 
+#include "core/error.h"
 #include "core/index.h"
 
 namespace sluice {
@@ -68,6 +69,14 @@ double ring_time(const LinkClass& link, std::int64_t bytes, int members) {
 
 double message_time(const LinkClass& link, std::int64_t bytes) {
   return link.latency_s + static_cast<double>(bytes) / link.bandwidth_bytes_per_s;
+}
+
+std::int64_t later_ns(std::int64_t now_ns, double seconds) {
+  constexpr double kLatestNs = 100 * 365.25 * 86400 * 1e9;
+  const double span_ns = seconds * 1e9;
+  if (!(static_cast<double>(now_ns) + span_ns <= kLatestNs))
+    throw bad_input("the plan takes more than 100 years: check the cluster's bandwidths, latencies and speeds");
+  return now_ns + std::llround(span_ns);
 }
 
 }  // namespace sluice

@@ -45,4 +45,8 @@ namespace sluice {
 /// Time of one message on an idle link [s] (Hockney 1994): latency + bytes / bandwidth.
 [[nodiscard]] double message_time(const LinkClass& link, std::int64_t bytes);
 
+/// now_ns + seconds, rounded to whole nanoseconds.
+/// @throws Error (bad input) past 100 years: a bandwidth or speed near 0 must not overflow
+[[nodiscard]] std::int64_t later_ns(std::int64_t now_ns, double seconds);
+
 }  // namespace sluice

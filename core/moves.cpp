@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/index.h"
+#include "core/move_order.h"
 
 namespace sluice {
 namespace {
@@ -185,13 +186,10 @@ std::vector<Step> steps_of(Rank rank, std::span<const Move> moves) {
     if (move.to == rank)
       steps.push_back({.peer = move.from, .offset = move.target, .bytes = move.bytes, .adds = move.adds});
   }
-  const auto conflict = [](const Step& a, const Step& b) {  // nothing is a part of everything at its place
-    const auto end = [](const Step& step) { return step.offset + std::max<std::int64_t>(1, step.bytes); };
-    return !(a.sends && b.sends) && a.offset < end(b) && b.offset < end(a);
-  };
-  for (std::size_t i = 0; i < steps.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j)
-      if (conflict(steps[j], steps[i])) steps[i].after.push_back(static_cast<int>(j));
+  std::vector<Access> accesses;
+  for (const Step& step : steps) accesses.push_back({step.sends, step.offset, step.bytes});
+  Conflicts().find(accesses, [&](int earlier, int later) { steps[at(later)].after.push_back(earlier); });
+  for (Step& step : steps) std::sort(step.after.begin(), step.after.end());
   return steps;
 }
 

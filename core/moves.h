@@ -70,7 +70,7 @@ struct Step {
   std::int64_t bytes = 0;
   bool adds = false;
   /// Earlier steps (rows of the same list) that must be complete before: receives of what this one sends, adds to or
-  /// overwrites, and sends of what this one overwrites.
+  /// overwrites, and sends of what this one overwrites; ascending, less those that others of them wait for.
   std::vector<int> after = {};
   bool operator==(const Step&) const = default;
 };

@@ -1,7 +1,6 @@
 #include "core/simulator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <queue>
 #include <utility>
@@ -15,15 +14,6 @@
 
 namespace sluice {
 namespace {
-
-/// @throws Error (bad input) past 100 years: a bandwidth or speed near 0 must not overflow
-std::int64_t later_ns(std::int64_t now_ns, double seconds) {
-  constexpr double kLatestNs = 100 * 365.25 * 86400 * 1e9;
-  const double span_ns = seconds * 1e9;
-  if (!(static_cast<double>(now_ns) + span_ns <= kLatestNs))
-    throw bad_input("the plan takes more than 100 years: check the cluster's bandwidths, latencies and speeds");
-  return now_ns + std::llround(span_ns);
-}
 
 /// Something that happens at a time: a rank goes on, a message has arrived, or an all-reduce is done.
 struct Event {

@@ -57,7 +57,10 @@ Plan build_plan(PlanRequest request) {
   Plan plan;
   plan.profile = request.profile;
   plan.cluster = request.cluster;
-  if (request.compute_only) plan.cluster.intra_node = plan.cluster.inter_node = LinkClass{};
+  if (request.compute_only) {
+    plan.cluster.intra_node = plan.cluster.inter_node = LinkClass{};
+    plan.cluster.algorithm_costs.clear();
+  }
   plan.schedule = std::move(request.schedule);
   plan.microbatches = request.microbatches;
   plan.multicast = request.multicast;
