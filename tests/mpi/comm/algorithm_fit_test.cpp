@@ -1,0 +1,116 @@
+#include "runtime/comm/algorithm_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "core/error.h"
+#include "core/route_choice.h"
+
+namespace sluice {
+namespace {
+
+const LinkClass kIntra{2e-6, 5e9};
+const LinkClass kInter{40e-6, 115e6};
+
+Cluster four_nodes_of_two() { return uniform_cluster(4, 2, kIntra, kInter); }
+
+std::vector<Group> groups() {
+  return {
+      {0, {0, 1, 2, 3, 4, 5, 6, 7}}, {3, {0, 1, 2, 3, 4, 5, 6, 7}}, {0, {0, 2, 4, 6}}, {2, {0, 1, 2, 3}}, {0, {0, 1}}};
+}
+
+/// What a cluster measures whose messages in this algorithm cost `known`.
+std::vector<CollectiveSample> samples_of(const AlgorithmCost& known, double noise = 0, unsigned seed = 0) {
+  Cluster cluster = four_nodes_of_two();
+  cluster.algorithm_costs = {known};
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> factor(1 - noise, 1 + noise);
+  std::vector<CollectiveSample> samples;
+  for (const Group& group : groups())
+    for (const std::int64_t bytes : {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22}) {
+      const Route route = choose_route(known.collective, group, bytes, cluster, known.algorithm).route;
+      const double seconds = collective_time(known.collective, group, route, bytes, cluster);
+      samples.push_back({group, route, bytes, seconds * factor(random)});
+    }
+  return samples;
+}
+
+/// The largest of the four figures' relative errors.
+double largest_error(const AlgorithmCost& fitted, const AlgorithmCost& known) {
+  const auto error = [](double is, double expected) { return std::abs(is / expected - 1); };
+  return std::max({error(fitted.intra_node.latency_s, known.intra_node.latency_s),
+                   error(fitted.intra_node.bandwidth_bytes_per_s, known.intra_node.bandwidth_bytes_per_s),
+                   error(fitted.inter_node.latency_s, known.inter_node.latency_s),
+                   error(fitted.inter_node.bandwidth_bytes_per_s, known.inter_node.bandwidth_bytes_per_s)});
+}
+
+std::vector<AlgorithmCost> known_costs() {
+  std::vector<AlgorithmCost> costs;
+  for (const CollectiveKind kind : {CollectiveKind::multicast, CollectiveKind::all_reduce})
+    for (const Algorithm algorithm : algorithms(kind))
+      costs.push_back(
+          {.collective = kind, .algorithm = algorithm, .intra_node = {5e-6, 2e9}, .inter_node = {90e-6, 8e7}});
+  return costs;
+}
+
+TEST(AlgorithmFit, finds_the_figures_of_exact_times_within_1_percent) {
+  for (const AlgorithmCost& known : known_costs()) {
+    SCOPED_TRACE(to_string(known.algorithm));
+    const AlgorithmCost fitted =
+        fit_algorithm(known.collective, known.algorithm, samples_of(known), four_nodes_of_two());
+    EXPECT_EQ(fitted.algorithm, known.algorithm);
+    EXPECT_EQ(fitted.collective, known.collective);
+    EXPECT_LT(largest_error(fitted, known), 0.01);
+    EXPECT_LT(fitted.median_error, 0.01);
+  }
+}
+
+TEST(AlgorithmFit, tells_noisy_times_within_their_noise) {
+  for (const AlgorithmCost& known : known_costs())
+    for (unsigned seed = 0; seed < 5; ++seed) {
+      SCOPED_TRACE(testing::Message() << to_string(known.algorithm) << ", seed " << seed);
+      const AlgorithmCost fitted =
+          fit_algorithm(known.collective, known.algorithm, samples_of(known, 0.05, seed), four_nodes_of_two());
+      EXPECT_LT(largest_error(fitted, known), 0.08);
+      EXPECT_LT(fitted.median_error, 0.05);
+    }
+}
+
+TEST(AlgorithmFit, is_not_moved_by_a_wild_sample) {
+  const AlgorithmCost known = known_costs().front();
+  for (const double factor : {0.01, 50.0}) {
+    std::vector<CollectiveSample> samples = samples_of(known);
+    samples[4].seconds *= factor;
+    const AlgorithmCost fitted = fit_algorithm(known.collective, known.algorithm, samples, four_nodes_of_two());
+    EXPECT_LT(largest_error(fitted, known), 0.02) << factor;
+  }
+}
+
+TEST(AlgorithmFit, keeps_the_links_figures_of_a_class_that_no_sample_depends_on) {
+  const AlgorithmCost known{.algorithm = Algorithm::chain, .intra_node = {9e-6, 1e9}, .inter_node = {90e-6, 8e7}};
+  std::vector<CollectiveSample> samples = samples_of(known);
+  std::erase_if(samples, [](const CollectiveSample& sample) {
+    return sample.group.members.size() != 4 || sample.group.members[1] == 1;
+  });
+  const AlgorithmCost fitted = fit_algorithm(known.collective, known.algorithm, samples, four_nodes_of_two());
+  EXPECT_EQ(fitted.intra_node.latency_s, kIntra.latency_s);
+  EXPECT_NEAR(fitted.intra_node.bandwidth_bytes_per_s / kIntra.bandwidth_bytes_per_s, 1, 1e-12);
+  EXPECT_NEAR(fitted.inter_node.latency_s / known.inter_node.latency_s, 1, 0.01);
+}
+
+TEST(AlgorithmFit, refuses_samples_that_cannot_be) {
+  const Cluster cluster = four_nodes_of_two();
+  const auto fit = [&](const std::vector<CollectiveSample>& samples) {
+    return fit_algorithm(CollectiveKind::multicast, Algorithm::tree, samples, cluster);
+  };
+  EXPECT_THROW((void)fit({}), Error);
+  EXPECT_THROW((void)fit({{groups()[0], {Algorithm::tree, 0}, 1024, 0}}), Error);
+  EXPECT_THROW((void)fit({{groups()[0], {Algorithm::tree, 0}, 1024, std::nan("")}}), Error);
+  EXPECT_THROW((void)fit({{groups()[0], {Algorithm::chain, 0}, 1024, 1e-3}}), Error);
+}
+
+}  // namespace
+}  // namespace sluice
