@@ -6,6 +6,7 @@
 
 #include "core/index.h"
 #include "core/move_order.h"
+#include "core/plan.h"
 
 namespace sluice {
 namespace {
@@ -157,6 +158,12 @@ std::vector<Move> all_reduce_moves(const Group& group, const Route& route, std::
   std::vector<Move> moves;
   add_ring(ring_edges(group, cluster), bytes, moves);
   return moves;
+}
+
+std::vector<Move> moves_of(const Plan& plan, const Transfer& transfer) {
+  const bool sums = collective_of(transfer.payload) == CollectiveKind::all_reduce;
+  return (sums ? all_reduce_moves : multicast_moves)(plan.groups[at(transfer.group)], transfer.route, transfer.bytes,
+                                                     plan.cluster);
 }
 
 std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster) {

@@ -11,6 +11,9 @@
 /// Collectives as data: the messages of each, in one list that runtime, simulator, verifier and byte accounts share.
 namespace sluice {
 
+struct Plan;
+struct Transfer;
+
 /// Who sends to whom.
 struct Edge {
   Rank from = 0;
@@ -45,6 +48,9 @@ struct Move {
                                                 const Cluster& cluster);
 [[nodiscard]] std::vector<Move> all_reduce_moves(const Group& group, const Route& route, std::int64_t bytes,
                                                  const Cluster& cluster);
+
+/// Of a plan's transfer, by its payload's collective.
+[[nodiscard]] std::vector<Move> moves_of(const Plan& plan, const Transfer& transfer);
 
 /// Who sends to whom in a ring all-reduce (Patarasuk, Yuan 2009): the members in
 /// order of (node, rank), each to the next, the last to the first. So a node has

@@ -2,25 +2,27 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <queue>
 #include <utility>
 
 #include "core/calls_in_flight.h"
+#include "core/collective_progress.h"
 #include "core/error.h"
 #include "core/index.h"
 #include "core/liveness.h"
-#include "core/multicast_progress.h"
+#include "core/route_choice.h"
 #include "core/text.h"
 
 namespace sluice {
 namespace {
 
-/// Something that happens at a time: a rank goes on, a message has arrived, or an all-reduce is done.
+/// Something that happens at a time: a rank goes on, a message has arrived, or a ring is done.
 struct Event {
   std::int64_t time_ns;
   std::int64_t sequence;  ///< first come, first served at equal times: the simulation is deterministic
   int call;               ///< its number; kNone: a rank goes on
-  int who;                ///< the rank, or the member that the message went to; kNone: an all-reduce is done
+  int what;               ///< the rank, or the move that is done; kNone: a ring is done
 };
 struct Later {
   bool operator()(const Event& a, const Event& b) const {
@@ -31,8 +33,8 @@ struct Later {
 /// Events by time. What is to happen at the time of the last one taken (messages over free links) need not be sorted.
 class EventQueue {
  public:
-  void push(std::int64_t time_ns, int call, int who) {
-    const Event event{time_ns, sequence_++, call, who};
+  void push(std::int64_t time_ns, int call, int what) {
+    const Event event{time_ns, sequence_++, call, what};
     if (time_ns == now_ns_)
       at_once_.push(event);
     else
@@ -71,8 +73,7 @@ class Simulation {
         sink_(sink),
         ranks_(plan.cluster.ranks.size()),
         nic_free_ns_(plan.cluster.node_names.size()) {
-    for (const Transfer& transfer : plan.transfers)
-      trees_.emplace_back(plan.groups[at(transfer.group)], transfer.route.algorithm, plan.cluster);
+    for (const Transfer& transfer : plan.transfers) add(transfer);
     for (const Stage& stage : plan.stages) {
       compute_s_.push_back(stage_time(plan.profile, stage.layers, stage.work));
       update_s_.push_back(update_time(plan.profile, stage.layers));
@@ -84,9 +85,9 @@ class Simulation {
     while (!events_.empty()) {
       const Event event = events_.take();
       if (event.call == kNone)
-        go_on(event.who, event.time_ns);
-      else if (event.who == kNone)
-        end_all_reduce(calls_[at(event.call)], event.time_ns);
+        go_on(event.what, event.time_ns);
+      else if (event.what == kNone)
+        end_ring(calls_[at(event.call)], event.time_ns);
       else
         arrive(event);
     }
@@ -109,13 +110,39 @@ class Simulation {
 
   /// A collective under way, from the first start to the end of the last wait.
   struct Call {
-    Call(int transfer_of_plan, const MulticastTree& tree) : transfer(transfer_of_plan), multicast(tree) {}
+    Call(int transfer_of_plan, const Collectives& all) : transfer(transfer_of_plan), progress(all, transfer) {}
     int transfer;
-    MulticastProgress multicast;
-    int started = 0;  // members of an all-reduce
-    bool all_reduced = false;
+    CollectiveProgress progress;
+    int started = 0;  // members of a ring
+    bool ring_over = false;
     int ended = 0;  // members that waited to the end
   };
+
+  /// A ring's moves, members^2 of them, are not played one by one.
+  void add(const Transfer& transfer) {
+    const Group& group = plan_.groups[at(transfer.group)];
+    if (is_ring(transfer)) {
+      ring_s_.try_emplace(
+          {transfer.group, transfer.bytes},
+          collective_time(CollectiveKind::all_reduce, group, transfer.route, transfer.bytes, plan_.cluster));
+      collectives_.add(group, {});
+      return;
+    }
+    const std::vector<Move> moves = moves_of(plan_, transfer);
+    for (const Move& move : moves) {
+      const LinkKind kind = link_between(plan_.cluster, move.from, move.to);
+      move_s_.push_back(message_time(link_of(transfer, kind), move.bytes));
+    }
+    collectives_.add(group, moves);
+  }
+
+  static bool is_ring(const Transfer& transfer) {
+    return transfer.payload == Payload::weight_gradients && transfer.route.algorithm == Algorithm::ring;
+  }
+
+  [[nodiscard]] const LinkClass& link_of(const Transfer& transfer, LinkKind kind) const {
+    return link_class(plan_.cluster, kind, collective_of(transfer.payload), transfer.route.algorithm);
+  }
 
   /// Executes until an instruction takes time or a wait must wait.
   void go_on(Rank rank, std::int64_t now_ns) {
@@ -135,10 +162,8 @@ class Simulation {
     std::int64_t end_ns = now_ns;
     switch (instruction.op) {
       case Op::multicast_start:
-        start(rank, instruction, now_ns);
-        break;
       case Op::all_reduce_start:
-        start_all_reduce(instruction, now_ns);
+        start(rank, instruction, now_ns);
         break;
       case Op::multicast_wait:
       case Op::all_reduce_wait:
@@ -176,82 +201,76 @@ class Simulation {
   }
 
   [[nodiscard]] const Transfer& transfer_of(const Call& call) const { return plan_.transfers[at(call.transfer)]; }
-  [[nodiscard]] const MulticastTree& tree_of(const Call& call) const { return trees_[at(call.transfer)]; }
   [[nodiscard]] bool is_over(const Call& call, Rank rank) const {
-    if (transfer_of(call).payload == Payload::weight_gradients) return call.all_reduced;
-    return call.multicast.done(tree_of(call).member(rank));
+    if (is_ring(transfer_of(call))) return call.ring_over;
+    return call.progress.done(collectives_.member(call.progress.shape(), rank));
   }
 
   int call_of(const Instruction& instruction) {
     const int number = in_flight_.number(instruction.transfer, instruction.microbatch);
-    const MulticastTree& tree = trees_[at(instruction.transfer)];
     if (number == std::ssize(calls_)) {
-      calls_.emplace_back(instruction.transfer, tree);
+      calls_.emplace_back(instruction.transfer, collectives_);
     } else if (Call& call = calls_[at(number)]; call.transfer == kNone) {
       call.transfer = instruction.transfer;
-      call.multicast.restart(tree);
+      call.progress.restart(instruction.transfer);
     }
     return number;
   }
 
   void end_wait(const Instruction& instruction, int number) {
     Call& call = calls_[at(number)];
-    if (++call.ended < tree_of(call).members()) return;
+    if (++call.ended < call.progress.shape().members) return;
     in_flight_.end(instruction.transfer, instruction.microbatch);
     call.transfer = kNone;
     call.started = call.ended = 0;
-    call.all_reduced = false;
+    call.ring_over = false;
   }
 
   void start(Rank rank, const Instruction& instruction, std::int64_t now_ns) {
     const int number = call_of(instruction);
     Call& call = calls_[at(number)];
-    call.multicast.start(tree_of(call).member(rank), [&](int receiver) { move(number, receiver, now_ns); });
+    if (is_ring(transfer_of(call))) return start_ring(number, now_ns);
+    const int member = collectives_.member(call.progress.shape(), rank);
+    call.progress.start(member, [&](int move) { begin(number, move, now_ns); });
   }
 
   /// Takes the links of a message that is ready now.
-  void move(int number, int receiver, std::int64_t now_ns) {
-    const Call& call = calls_[at(number)];
-    const MulticastTree& tree = tree_of(call);
-    const Edge edge{tree.rank(tree.sender(receiver)), tree.rank(receiver)};
-    const std::int64_t bytes = transfer_of(call).bytes;
+  void begin(int number, int move, std::int64_t now_ns) {
+    const Collectives::Passage& passage = collectives_.move(move);
+    const Edge edge{collectives_.rank(passage.from), collectives_.rank(passage.to)};
     const LinkKind kind = link_between(plan_.cluster, edge.from, edge.to);
-    const double seconds = message_time(link_class(plan_.cluster, kind), bytes);
-    events_.push(occupy(edge, kind, free_at(edge, kind, now_ns), seconds, bytes), number, receiver);
+    events_.push(occupy(edge, kind, free_at(edge, kind, now_ns), move_s_[at(move)], passage.bytes), number, move);
   }
 
   void arrive(const Event& event) {
-    const Call& call = calls_[at(event.call)];
-    const MulticastTree& tree = tree_of(call);
-    calls_[at(event.call)].multicast.arrive(event.who,
-                                            [&](int receiver) { move(event.call, receiver, event.time_ns); });
+    calls_[at(event.call)].progress.finish(event.what, [&](int move) { begin(event.call, move, event.time_ns); });
+    const Collectives::Passage& passage = collectives_.move(event.what);
     // The first may end the call.
-    for (const Rank rank : {tree.rank(tree.sender(event.who)), tree.rank(event.who)})
+    for (const Rank rank : {collectives_.rank(passage.from), collectives_.rank(passage.to)})
       if (ranks_[at(rank)].instruction != nullptr) go_on(rank, event.time_ns);
   }
 
   /// The last member to start sets the ring going.
-  void start_all_reduce(const Instruction& instruction, std::int64_t now_ns) {
-    const int number = call_of(instruction);
+  void start_ring(int number, std::int64_t now_ns) {
     Call& call = calls_[at(number)];
-    const int members = tree_of(call).members();
+    const int members = call.progress.shape().members;
     if (++call.started < members) return;
-    const std::vector<Edge> ring = ring_edges(plan_.groups[at(transfer_of(call).group)], plan_.cluster);
+    const Transfer& transfer = transfer_of(call);
+    const std::vector<Edge> ring = ring_edges(plan_.groups[at(transfer.group)], plan_.cluster);
     const auto kind_of = [&](const Edge& edge) { return link_between(plan_.cluster, edge.from, edge.to); };
     std::int64_t begin_ns = now_ns;
     for (const Edge& edge : ring) begin_ns = std::max(begin_ns, free_at(edge, kind_of(edge), now_ns));
-    std::int64_t end_ns = begin_ns;
     for (int e = 0; e < std::ssize(ring); ++e) {
-      const std::int64_t bytes = ring_bytes(transfer_of(call).bytes, members, e);
+      const std::int64_t bytes = ring_bytes(transfer.bytes, members, e);
       const LinkKind kind = kind_of(ring[at(e)]);
-      const double seconds = ring_time(link_class(plan_.cluster, kind), bytes, members);
-      end_ns = std::max(end_ns, occupy(ring[at(e)], kind, begin_ns, seconds, bytes));
+      const double seconds = ring_time(link_of(transfer, kind), bytes, members);
+      static_cast<void>(occupy(ring[at(e)], kind, begin_ns, seconds, bytes));
     }
-    events_.push(end_ns, number, kNone);
+    events_.push(later_ns(begin_ns, ring_s_.at({transfer.group, transfer.bytes})), number, kNone);
   }
 
-  void end_all_reduce(Call& call, std::int64_t now_ns) {
-    call.all_reduced = true;
+  void end_ring(Call& call, std::int64_t now_ns) {
+    call.ring_over = true;
     for (const Rank rank : plan_.groups[at(transfer_of(call).group)].members)
       if (ranks_[at(rank)].instruction != nullptr) go_on(rank, now_ns);
   }
@@ -285,8 +304,10 @@ class Simulation {
   const Plan& plan_;
   InstructionSource& source_;
   SimulationSink& sink_;
-  std::vector<MulticastTree> trees_;          // by transfer
-  std::vector<double> compute_s_, update_s_;  // by stage
+  Collectives collectives_;                                // by transfer
+  std::vector<double> move_s_;                             // by move of these
+  std::map<std::pair<int, std::int64_t>, double> ring_s_;  // by group and bytes
+  std::vector<double> compute_s_, update_s_;               // by stage
   EventQueue events_;
   CallsInFlight in_flight_;
   std::deque<Call> calls_;  // by number; a deque, since calls begin while others are looked at

@@ -7,9 +7,9 @@
 #include <span>
 
 #include "core/asynchronous.h"
+#include "core/collective_progress.h"
 #include "core/index.h"
 #include "core/liveness.h"
-#include "core/multicast_progress.h"
 #include "core/rank_walk.h"
 #include "core/stage_check.h"
 #include "core/text.h"
@@ -163,13 +163,18 @@ std::optional<Defect> check_order(const Plan& plan, const Program& program) {
 }
 
 /// Runs a program with messages that take no time. Since nothing that could
-/// happen ever ceases to be possible, one such run decides about all.
+/// happen ever ceases to be possible, one such run decides about all. Multicasts travel whole: the segments of one do
+/// not wait for each other, so that all of them could move where the whole could. An all-reduce, of any route, is
+/// over at a member once all have started: not before, since the sums have a part of each.
 class StallCheck {
  public:
   StallCheck(const Plan& plan, const Program& program)
       : plan_(plan), program_(program), next_(program.ranks.size(), 0) {
-    for (const Transfer& transfer : plan.transfers)
-      trees_.emplace_back(plan.groups[at(transfer.group)], transfer.route.algorithm, plan.cluster);
+    for (Transfer transfer : plan.transfers) {
+      transfer.route.segment_bytes = 0;
+      const bool sums = transfer.payload == Payload::weight_gradients;
+      collectives_.add(plan.groups[at(transfer.group)], sums ? std::vector<Move>{} : moves_of(plan, transfer));
+    }
   }
 
   std::optional<Defect> run() {
@@ -220,28 +225,28 @@ class StallCheck {
     return true;
   }
 
-  static void start(int member, MulticastProgress& call) {
+  static void start(int member, CollectiveProgress& call) {
     std::vector<int> moving;
-    const auto move = [&](int receiver) { moving.push_back(receiver); };
-    call.start(member, move);
+    const auto begin = [&](int move) { moving.push_back(move); };
+    call.start(member, begin);
     while (!moving.empty()) {
-      const int receiver = moving.back();
+      const int move = moving.back();
       moving.pop_back();
-      call.arrive(receiver, move);
+      call.finish(move, begin);
     }
   }
 
-  [[nodiscard]] const MulticastTree& tree(const Instruction& instruction) const {
-    return trees_[at(instruction.transfer)];
+  [[nodiscard]] int member(const Instruction& instruction, Rank rank) const {
+    return collectives_.member(collectives_[instruction.transfer], rank);
   }
-  [[nodiscard]] int member(const Instruction& instruction, Rank rank) const { return tree(instruction).member(rank); }
 
   [[nodiscard]] const std::vector<Rank>& members(const Instruction& instruction) const {
     return plan_.groups[at(plan_.transfers[at(instruction.transfer)].group)].members;
   }
 
-  MulticastProgress& call_of(const Instruction& instruction) {
-    return calls_.try_emplace({instruction.transfer, instruction.microbatch}, tree(instruction)).first->second;
+  CollectiveProgress& call_of(const Instruction& instruction) {
+    return calls_.try_emplace({instruction.transfer, instruction.microbatch}, collectives_, instruction.transfer)
+        .first->second;
   }
 
   std::string why_stuck(Rank rank) {
@@ -258,9 +263,9 @@ class StallCheck {
 
   const Plan& plan_;
   const Program& program_;
-  std::vector<MulticastTree> trees_;  // by transfer
-  std::vector<int> next_;             // by rank
-  std::map<std::pair<int, int>, MulticastProgress> calls_;
+  Collectives collectives_;  // by transfer
+  std::vector<int> next_;    // by rank
+  std::map<std::pair<int, int>, CollectiveProgress> calls_;
   std::map<int, std::set<Rank>> all_reduce_started_;  // by transfer
 };
 

@@ -25,9 +25,8 @@ struct Defect {
 /// micro-batch; every start has its wait; weights are not used while they are
 /// replaced; nothing waits for ever; each rank's memory fits.
 ///
-/// Semantics: a start never blocks. A member's wait ends when the payload has
-/// reached it and it has passed it on; a message between two members (see
-/// multicast_edges) moves once the sender holds the payload and both have
+/// Semantics: a start never blocks. A member's wait ends when it has received and sent all that it
+/// has to (core/moves.h); a message between two members moves once the sender holds its part and both have
 /// started. An all-reduce ends at all members once all have started. A value or weights may not be
 /// touched between start and wait of their receive, gradients not between start and wait of their all-reduce. The
 /// weights that a step starts with serve all of its forwards and backwards; at its end every rank that runs a layer has

@@ -182,8 +182,8 @@ TEST(Simulator, an_all_reduce_begins_with_the_last_member_and_takes_the_slowest_
                                 .stages = {{Work::forward, 0, {0}, {0, 1, 2}}, {Work::backward, 0, {0}, {0, 1, 2}}}});
   const Timeline timeline = simulate(plan);
   // Rank 0 has two micro-batches of 30 each. 40 B in chunks of 4, 3, 3 floats: the ring 0 1 2 carries 56, 52, 52 B in
-  // four rounds; between nodes they take 4 * 50 + 52.
-  EXPECT_EQ(makespan_ns(timeline), 2 * 30 + 4 * 50 + 52);
+  // four rounds. Between nodes each takes 50 and a chunk; the largest goes from edge 1 2 in one on to 2 0 in the next.
+  EXPECT_EQ(makespan_ns(timeline), 2 * 30 + 4 * 50 + 12 + 16 + 16 + 12);
   EXPECT_EQ(timeline.ranks[0].sent_bytes, (LinkBytes{56, 0}));
   EXPECT_EQ(timeline.ranks[1].sent_bytes, (LinkBytes{0, 52}));
   EXPECT_EQ(timeline.ranks[2].sent_bytes, (LinkBytes{0, 52}));
