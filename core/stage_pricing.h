@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,8 +53,10 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// What a step looks like, besides its stages.
 struct Pricing {
   std::string schedule = "1f1b";
-  int microbatches = 1;       ///< M
-  bool compute_only = false;  ///< links are free
+  int microbatches = 1;                      ///< M
+  bool compute_only = false;                 ///< links are free
+  std::optional<Algorithm> multicast = {};   ///< as in Plan
+  std::optional<Algorithm> all_reduce = {};  ///< as in Plan
 };
 
 /// Mean per micro-batch.

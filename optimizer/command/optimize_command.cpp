@@ -36,6 +36,29 @@ std::vector<std::string> schedule_choices() {
   return names;
 }
 
+constexpr const char* kBestRoute = "auto";
+
+std::vector<std::string> route_choices(CollectiveKind kind) {
+  std::vector<std::string> names{kBestRoute};
+  for (const Algorithm algorithm : algorithms(kind)) names.emplace_back(to_string(algorithm));
+  return names;
+}
+
+std::string route_help(CollectiveKind kind) {
+  std::string names;
+  for (const Algorithm algorithm : algorithms(kind)) names += text(to_string(algorithm), ", ");
+  names.erase(names.size() - 2);
+  return text("how every ", kind == CollectiveKind::multicast ? "multicast" : "all-reduce", " travels: ", names,
+              "; or auto: the one that the model finds fastest, of those that enter each node once");
+}
+
+/// None: auto.
+std::optional<Algorithm> route_from(const po::variables_map& values, const std::string& name, CollectiveKind kind) {
+  const int chosen = choice(values, name, route_choices(kind));
+  if (chosen == 0) return std::nullopt;
+  return algorithms(kind)[static_cast<std::size_t>(chosen - 1)];
+}
+
 std::string schedule_help() {
   return text(schedule_names(), "; or ", kAutoSchedule, ": the best of them, but for asynchronous ones");
 }
@@ -67,7 +90,11 @@ CommandSyntax syntax() {
       ("worker-replicas", po::value<std::string>(), "ranks of each fixed worker a,b,...; default 1 each")           //
       ("cost", po::value<std::string>()->default_value("sluice"),                                                   //
        "what the solver minimises: sluice, or as other planners do pipedream, pipedream-activations, msr, msr-apart")  //
-      ("objective", po::value<std::string>()->default_value("step"), "step or bottleneck")             //
+      ("objective", po::value<std::string>()->default_value("step"), "step or bottleneck")  //
+      ("multicast", po::value<std::string>()->default_value(kBestRoute),
+       route_help(CollectiveKind::multicast).c_str())  //
+      ("all-reduce", po::value<std::string>()->default_value(kBestRoute),
+       route_help(CollectiveKind::all_reduce).c_str())                                                 //
       ("compute-only", po::bool_switch(), "leave all traffic out; implies --objective bottleneck")     //
       ("method", po::value<std::string>()->default_value("auto"), "auto, dp, ilp or exhaustive")       //
       ("time-limit", po::value<double>()->default_value(60), "seconds until the best so far must do")  //
@@ -174,6 +201,8 @@ PlannerRequest request_from(const po::variables_map& values, std::vector<Profile
       .schedule = schedule,
       .chunks = values["chunks"].as<int>(),
       .compute_only = values["compute-only"].as<bool>(),
+      .multicast = route_from(values, "multicast", CollectiveKind::multicast),
+      .all_reduce = route_from(values, "all-reduce", CollectiveKind::all_reduce),
       .microbatches = optional_value<int>(values, "microbatches"),
       .global_batch = optional_value<std::int64_t>(values, "global-batch"),
       .space = space_from(values, cluster),

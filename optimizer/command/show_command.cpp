@@ -16,6 +16,7 @@
 #include "optimizer/command/commands.h"
 #include "optimizer/command/plan_json.h"
 #include "optimizer/command/plan_text.h"
+#include "optimizer/command/plan_transfers.h"
 #include "optimizer/schedule/schedule_text.h"
 #include "results/text_table.h"
 
@@ -62,6 +63,15 @@ Json describe(const Cluster& cluster) {
     json[to_string(kind)] = {{"latency_s", link.latency_s},
                              {"bandwidth_bytes_per_s", finite(link.bandwidth_bytes_per_s)}};
   }
+  json["algorithms"] = Json::array();
+  for (const AlgorithmCost& cost : cluster.algorithm_costs)
+    json["algorithms"].push_back({{"collective", to_string(cost.collective)},
+                                  {"algorithm", to_string(cost.algorithm)},
+                                  {"intra_node_latency_s", cost.intra_node.latency_s},
+                                  {"intra_node_bandwidth_bytes_per_s", finite(cost.intra_node.bandwidth_bytes_per_s)},
+                                  {"inter_node_latency_s", cost.inter_node.latency_s},
+                                  {"inter_node_bandwidth_bytes_per_s", finite(cost.inter_node.bandwidth_bytes_per_s)},
+                                  {"median_error", cost.median_error}});
   return json;
 }
 
@@ -108,6 +118,7 @@ Json describe(const Plan& plan) {
   for (Rank rank = 0; rank < std::ssize(plan.cluster.ranks); ++rank)
     json["ranks"].push_back(layers_by_work(plan, rank));
   if (!plan.programs.empty()) add_figures(json["ranks"], plan);
+  json["transfers"] = transfers_json(plan);
   json["runners_up"] = Json::array();
   for (const PlanFigures& figures : plan.runners_up) json["runners_up"].push_back(to_json(figures));
   json["options"] = plan.options;
@@ -192,7 +203,10 @@ void print(const Plan& plan) {
   std::cout << plan.profile.model.name << ", " << headline(plan);
   if (!plan.programs.empty())
     std::cout << ", " << plan.figures.cuts << " cuts: step " << format_seconds(plan.figures.step_s) << " simulated";
-  std::cout << "\n\n" << drawing(plan) << '\n' << reasons(plan) << '\n' << candidates_table(plan);
+  std::cout << "\n\n"
+            << drawing(plan) << '\n'
+            << reasons(plan) << '\n'
+            << candidates_table(plan) << transfers_table(plan);
 }
 
 }  // namespace

@@ -137,7 +137,8 @@ class CutSearch {
   /// Simulated; infinite where a rank's memory is exceeded.
   [[nodiscard]] double step_s(const PlacedCuts& cuts) const {
     const Plan plan = build_plan({problem_.profile, problem_.cluster, problem_.pricing.schedule,
-                                  problem_.pricing.microbatches, stages(cuts), problem_.pricing.compute_only});
+                                  problem_.pricing.microbatches, stages(cuts), problem_.pricing.compute_only,
+                                  problem_.pricing.multicast, problem_.pricing.all_reduce});
     const Timeline timeline = simulate(plan);
     for (Rank rank = 0; rank < ranks_; ++rank)
       if (timeline.ranks[at(rank)].peak_memory_bytes > problem_.cluster.ranks[at(rank)].memory_bytes) return kInfinity;

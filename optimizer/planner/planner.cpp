@@ -46,7 +46,10 @@ class Planner {
  public:
   Planner(const PlannerRequest& request, const Profile& profile, int microbatches)
       : request_(request),
-        problem_{profile, request.cluster, {request.schedule, microbatches, request.compute_only}, request.space} {}
+        problem_{profile,
+                 request.cluster,
+                 {request.schedule, microbatches, request.compute_only, request.multicast, request.all_reduce},
+                 request.space} {}
 
   PlannerResult run() {
     refuse_what_cannot_be();

@@ -23,6 +23,8 @@ struct PlannerRequest {
   std::string schedule = "1f1b";  ///< or kAutoSchedule (auto_schedule.h)
   int chunks = 2;                 ///< positions on each rank, where the schedule leaves that open (interleaved-1f1b)
   bool compute_only = false;
+  std::optional<Algorithm> multicast = {};   ///< as in Plan
+  std::optional<Algorithm> all_reduce = {};  ///< as in Plan
   /// M; open: every M that makes the global batch of one of the profiles' micro-batches is tried.
   std::optional<int> microbatches;
   std::optional<std::int64_t> global_batch;  ///< samples a step = M x micro-batch

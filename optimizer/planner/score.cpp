@@ -114,15 +114,8 @@ std::string to_string(const Bottleneck& bottleneck, const Cluster& cluster) {
 
 Scored score(const Problem& problem, const std::vector<Stage>& stages, const ScheduleText* text_of_schedule) {
   const Pricing& pricing = problem.pricing;
-  Scored scored{build_plan({problem.profile,
-                            problem.cluster,
-                            pricing.schedule,
-                            pricing.microbatches,
-                            stages,
-                            pricing.compute_only,
-                            {},
-                            {},
-                            text_of_schedule}),
+  Scored scored{build_plan({problem.profile, problem.cluster, pricing.schedule, pricing.microbatches, stages,
+                            pricing.compute_only, pricing.multicast, pricing.all_reduce, text_of_schedule}),
                 {}};
   Plan& plan = scored.plan;
   scored.fullest = fullest_rank(plan);

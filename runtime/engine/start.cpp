@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/route_choice.h"
 #include "core/storage/in_file.h"
 #include "core/storage/plan_file.h"
 #include "core/text.h"
@@ -62,6 +63,7 @@ PlacedPlan start_plan(Communicator& world, const std::string& path, bool remap) 
   plan.cluster.node_names = world.node_names();
   for (std::size_t rank = 0; rank < plan.cluster.ranks.size(); ++rank)
     plan.cluster.ranks[rank].node = world.node_of_rank()[rank];
+  choose_routes(plan);
   order.resize(planned.size());
   std::iota(order.begin(), order.end(), 0);
   return {std::move(plan), world.permuted(order), true};

@@ -226,6 +226,37 @@ TEST_F(SluiceRun, refuses_another_grouping_by_node_unless_told_to_remap) {
   EXPECT_EQ(results.tables.ranks[0].sent_bytes, results.header.predicted.ranks[0].sent_bytes);
 }
 
+TEST_F(SluiceRun, routes_anew_over_the_jobs_nodes_when_it_remaps) {
+  Cluster uneven = uniform_cluster(2, 2, {.latency_s = 1e-6, .bandwidth_bytes_per_s = 1e10},
+                                   {.latency_s = 1e-5, .bandwidth_bytes_per_s = 1e8});
+  uneven.ranks[1].node = 1;  // one alone, three together
+  write_plan(file("plan.h5"), plan(small_model(4), "1f1b", uneven, {{0, 3, 6, 9, 13}, {0, 4, 5, 11, 13}}));
+  // MPICH takes the ranks for two nodes of two.
+  setenv("MPIR_CVAR_NUM_CLIQUES", "2", 1);
+  setenv("MPIR_CVAR_CLIQUES_BY_BLOCK", "1", 1);
+  const Outcome outcome = train(4, "plan.h5", text("--steps 2 --remap -o ", file("results.h5")));
+  unsetenv("MPIR_CVAR_NUM_CLIQUES");
+  unsetenv("MPIR_CVAR_CLIQUES_BY_BLOCK");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const RunResults results = read_results(file("results.h5"));
+  const Plan& plan = results.header.plan;
+  for (std::size_t rank = 0; rank < 4; ++rank) EXPECT_EQ(plan.cluster.ranks[rank].node, static_cast<int>(rank / 2));
+  for (const RankStep& step : results.tables.ranks)
+    EXPECT_EQ(step.sent_bytes, results.header.predicted.ranks[static_cast<std::size_t>(step.rank)].sent_bytes);
+  int between_nodes = 0;
+  for (const Transfer& transfer : plan.transfers) {
+    const Group& group = plan.groups[static_cast<std::size_t>(transfer.group)];
+    const bool crosses = group.members.front() < 2 && group.members.back() >= 2;
+    std::int64_t entering = 0;
+    for (const Move& move : moves_of(plan, transfer))
+      if (link_between(plan.cluster, move.from, move.to) == LinkKind::inter_node) entering += move.bytes;
+    EXPECT_EQ(entering, crosses ? transfer.bytes : 0);
+    EXPECT_EQ(transfer.predicted_s >= 1e-5, crosses);
+    between_nodes += crosses ? 1 : 0;
+  }
+  EXPECT_GT(between_nodes, 0);
+}
+
 TEST_F(SluiceRun, lays_the_plans_ranks_over_the_jobs_nodes) {
   Cluster cyclic = uniform_cluster(2, 2, {}, {});
   for (std::size_t rank = 0; rank < 4; ++rank) cyclic.ranks[rank].node = static_cast<int>(rank % 2);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "core/storage/cluster_file.h"
@@ -177,6 +178,36 @@ TEST_F(Command, takes_the_best_schedule_and_says_what_the_others_cost) {
   const auto json = nlohmann::json::parse(run("show --json " + path("plan.h5")).out);
   EXPECT_TRUE(std::any_of(json["runners_up"].begin(), json["runners_up"].end(),
                           [&](const auto& figures) { return figures["schedule"] == other; }));
+}
+
+TEST_F(Command, takes_the_best_routes_or_those_asked_for_and_shows_them) {
+  import_profile("vgg16");
+  const std::string plan = text("optimize --profile ", path("p.h5"), " --ranks 4 --nodes 2 --forward-cuts 5,9,20 ",
+                                "--backward-cuts 7,12,20 -o ", path("plan.h5"), " ");
+  const auto algorithms_shown = [&] {
+    std::set<std::string> names;
+    const auto shown = nlohmann::json::parse(run("show --json " + path("plan.h5")).out);
+    for (const auto& row : shown["transfers"]) {
+      names.insert(row["algorithm"]);
+      EXPECT_GT(row["predicted_s"], 0) << row;
+      EXPECT_EQ(row["intra_node_bytes"].get<std::int64_t>() + row["inter_node_bytes"].get<std::int64_t>(),
+                (row["members"].get<std::int64_t>() - 1) * row["bytes"].get<std::int64_t>())
+          << row;
+    }
+    return names;
+  };
+  ASSERT_EQ(run(plan).code, 0);
+  EXPECT_FALSE(read_plan(path("plan.h5")).multicast);
+  EXPECT_FALSE(algorithms_shown().contains("flat"));
+  ASSERT_EQ(run(plan + "--multicast flat --all-reduce ring").code, 0);
+  EXPECT_EQ(read_plan(path("plan.h5")).multicast, Algorithm::flat);
+  EXPECT_EQ(read_plan(path("plan.h5")).all_reduce, Algorithm::ring);
+  EXPECT_EQ(read_plan(path("plan.h5")).options.at("multicast"), "flat");
+  EXPECT_EQ(algorithms_shown(), std::set<std::string>{"flat"});
+  EXPECT_NE(run("show " + path("plan.h5")).out.find("flat"), std::string::npos);
+  fs::remove(path("plan.h5"));
+  expect_failure(plan + "--multicast ring", 2, "scatter_allgather");
+  expect_failure(plan + "--all-reduce flat", 2, "hierarchical");
 }
 
 TEST_F(Command, shows_a_schedule_as_text_and_takes_it_back) {
