@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "core/index.h"
@@ -143,6 +144,92 @@ std::vector<Move> hierarchical_all_reduce(const Group& group, std::int64_t bytes
   return moves;
 }
 
+/// Builds the moves of an all-to-all; places of blocks as all_to_all_moves says.
+class AllToAll {
+ public:
+  AllToAll(const Group& group, std::int64_t block_bytes, const Cluster& cluster)
+      : members_(group.members), bytes_(block_bytes) {
+    for (const Ranks& node : members_by_node(group, cluster)) {
+      std::vector<int> places;
+      for (const Rank member : node)
+        places.push_back(static_cast<int>(std::find(members_.begin(), members_.end(), member) - members_.begin()));
+      nodes_.push_back(std::move(places));
+    }
+  }
+
+  /// From each of `from` straight to each of `to`, in rounds in which nobody is sent to twice.
+  void straight(const std::vector<int>& from, const std::vector<int>& to) {
+    for (std::size_t round = 0; round < to.size(); ++round)
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        const int target = to[(i + round) % to.size()];
+        add(from[i], target, sent(target), received(from[i]), 1);
+      }
+  }
+
+  void by_leaders() {
+    for (const auto& node : nodes_) straight(node, node);
+    for (const auto& node : nodes_)
+      for (const auto& other : nodes_)
+        if (&other != &node) gather(node, other);
+    for (std::size_t round = 1; round < nodes_.size(); ++round)
+      for (std::size_t i = 0; i < nodes_.size(); ++i) exchange(nodes_[i], nodes_[(i + round) % nodes_.size()]);
+    for (const auto& node : nodes_)
+      for (const auto& other : nodes_)
+        if (&other != &node) spread_from(other, node);
+  }
+
+  [[nodiscard]] std::vector<Move> take() && { return std::move(moves_); }
+
+ private:
+  using Node = std::vector<int>;  // places of its members in the group, the leader first
+
+  [[nodiscard]] std::int64_t count() const { return std::ssize(members_); }
+  [[nodiscard]] static std::int64_t sent(int to) { return to; }  // all in blocks
+  [[nodiscard]] std::int64_t received(int from) const { return count() + from; }
+
+  /// Where a leader has what its node's members and those of `other` exchange: first all that leaves, then all that
+  /// comes, each by other node, then by receiver, then by sender.
+  [[nodiscard]] std::int64_t scratch(const Node& node, const Node& other, bool comes) const {
+    const std::int64_t others = count() - std::ssize(node);
+    std::int64_t before = 2 * count() + (comes ? others * std::ssize(node) : 0);
+    for (const Node& earlier : nodes_) {
+      if (&earlier == &other) break;
+      if (&earlier != &node) before += std::ssize(node) * std::ssize(earlier);
+    }
+    return before;
+  }
+
+  void gather(const Node& node, const Node& other) {
+    std::int64_t place = scratch(node, other, false);
+    for (const int receiver : other)
+      for (const int sender : node) add(sender, node.front(), sent(receiver), place++, 1);
+  }
+
+  void exchange(const Node& from, const Node& to) {
+    add(from.front(), to.front(), scratch(from, to, false), scratch(to, from, true), std::ssize(from) * std::ssize(to));
+  }
+
+  void spread_from(const Node& other, const Node& node) {
+    std::int64_t place = scratch(node, other, true);
+    for (const int receiver : node)
+      for (const int sender : other) add(node.front(), receiver, place++, received(sender), 1);
+  }
+
+  void add(int from, int to, std::int64_t block, std::int64_t target, std::int64_t blocks) {
+    if (from == to && bytes_ == 0) return;  // nothing to copy
+    moves_.push_back({.from = members_[at(from)],
+                      .to = members_[at(to)],
+                      .offset = block * bytes_,
+                      .target = target * bytes_,
+                      .bytes = blocks * bytes_});
+  }
+
+  Ranks members_;
+  std::int64_t bytes_;
+  std::vector<Node> nodes_;
+  std::vector<Move> moves_;
+};
+
 }  // namespace
 
 std::vector<Move> multicast_moves(const Group& group, const Route& route, std::int64_t bytes, const Cluster& cluster) {
@@ -164,6 +251,18 @@ std::vector<Move> moves_of(const Plan& plan, const Transfer& transfer) {
   const bool sums = collective_of(transfer.payload) == CollectiveKind::all_reduce;
   return (sums ? all_reduce_moves : multicast_moves)(plan.groups[at(transfer.group)], transfer.route, transfer.bytes,
                                                      plan.cluster);
+}
+
+std::vector<Move> all_to_all_moves(const Group& group, const Route& route, std::int64_t block_bytes,
+                                   const Cluster& cluster) {
+  AllToAll moves(group, block_bytes, cluster);
+  std::vector<int> everyone(group.members.size());
+  std::iota(everyone.begin(), everyone.end(), 0);
+  if (route.algorithm == Algorithm::hierarchical)
+    moves.by_leaders();
+  else
+    moves.straight(everyone, everyone);
+  return std::move(moves).take();
 }
 
 std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster) {
@@ -189,7 +288,7 @@ std::vector<Step> steps_of(Rank rank, std::span<const Move> moves) {
   std::vector<Step> steps;
   for (const Move& move : moves) {
     if (move.from == rank)
-      steps.push_back({.sends = true, .peer = move.to, .offset = move.offset, .bytes = move.bytes});
+      steps.push_back({.sends = true, .peer = move.to, .offset = move.offset, .bytes = move.bytes, .adds = move.adds});
     if (move.to == rank)
       steps.push_back({.peer = move.from, .offset = move.target, .bytes = move.bytes, .adds = move.adds});
   }

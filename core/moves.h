@@ -21,7 +21,8 @@ struct Edge {
   bool operator==(const Edge&) const = default;
 };
 
-/// One message. Offsets are into the payload, which every member has whole (all-to-all: see all_to_all_moves).
+/// One message (to the sender itself: a copy). Offsets are into the payload, which every member has whole (all-to-all:
+/// see all_to_all_moves).
 struct Move {
   Rank from = 0;
   Rank to = 0;
@@ -52,6 +53,15 @@ struct Move {
 /// Of a plan's transfer, by its payload's collective.
 [[nodiscard]] std::vector<Move> moves_of(const Plan& plan, const Transfer& transfer);
 
+/// All-to-all of p members (in the group's order), each with a block of `block_bytes` for each. A member's memory is
+/// its p send blocks, then its p receive blocks, then (leaders) scratch. What a member has for itself is a move to
+/// itself: a copy, no traffic.
+///
+/// flat: in round t member i sends to member i + t. hierarchical: blocks for the own node go straight; the others are
+/// gathered at the node's leader, exchanged in one message from each leader to each other, and spread there.
+[[nodiscard]] std::vector<Move> all_to_all_moves(const Group& group, const Route& route, std::int64_t block_bytes,
+                                                 const Cluster& cluster);
+
 /// Who sends to whom in a ring all-reduce (Patarasuk, Yuan 2009): the members in
 /// order of (node, rank), each to the next, the last to the first. So a node has
 /// one edge in and one out. Empty for one member.
@@ -74,7 +84,7 @@ struct Step {
   Rank peer = kNone;
   std::int64_t offset = 0;  ///< in this rank's payload [B]
   std::int64_t bytes = 0;
-  bool adds = false;
+  bool adds = false;  ///< at the receiver
   /// Earlier steps (rows of the same list) that must be complete before: receives of what this one sends, adds to or
   /// overwrites, and sends of what this one overwrites; ascending, less those that others of them wait for.
   std::vector<int> after = {};

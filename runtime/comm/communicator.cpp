@@ -9,16 +9,18 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <map>
 
 #include "core/error.h"
 #include "core/text.h"
 #include "runtime/comm/alarm.h"
 #include "runtime/comm/backoff.h"
+#include "runtime/comm/exit_guard.h"
 #include "runtime/comm/messenger.h"
+#include "runtime/comm/mpi_broadcast.h"
 #include "runtime/comm/mpi_check.h"
-#include "runtime/comm/multicast.h"
 #include "runtime/comm/node_map.h"
-#include "runtime/comm/ring_all_reduce.h"
+#include "runtime/comm/step_collective.h"
 
 namespace sluice {
 
@@ -100,7 +102,22 @@ struct Communicator::Impl {
     wait_until(done, [&] { return text("rank ", rank, ", ", call, " over ", nodes.node_of_rank.size(), " ranks:"); });
   }
 
+  /// Collective over the group.
+  void make_group_comm(const Group& group) {
+    if (group_comms.contains(group)) return;
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    MPI_Comm made = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_group(comm.get(), &all), "MPI_Comm_group");
+    check_mpi(MPI_Group_incl(all, static_cast<int>(group.members.size()), group.members.data(), &some),
+              "MPI_Group_incl");
+    check_mpi(MPI_Comm_create_group(comm.get(), some, 0, &made), "MPI_Comm_create_group");
+    group_comms.try_emplace(group, made);
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+  }
+
   CommHandle comm;
+  std::map<Group, CommHandle> group_comms;  ///< of those whose multicasts are MPI's own
   NodeMap nodes;
   CommunicatorSettings settings;
   Rank rank = 0;
@@ -175,18 +192,37 @@ int Communicator::max_tag() const { return impl_->messenger.max_tag(); }
 const LinkBytes& Communicator::sent_bytes() const { return impl_->messenger.sent_bytes(); }
 const LinkBytes& Communicator::received_bytes() const { return impl_->messenger.received_bytes(); }
 
-Operation Communicator::start_multicast(std::span<const Edge> edges, void* data, std::int64_t bytes, int tag,
-                                        Event ready) {
-  auto multicast = std::make_shared<Multicast>(edges, rank(), size(), data, bytes, tag, std::move(ready));
-  impl_->messenger.start(multicast);
-  return Operation(std::move(multicast));
+std::shared_ptr<const CollectivePart> Communicator::prepare(CollectiveKind kind, const Group& group, const Route& route,
+                                                            std::int64_t bytes, const Cluster& cluster) {
+  auto part = std::make_shared<CollectivePart>(collective_part(rank(), size(), kind, group, route, bytes, cluster));
+  if (route.algorithm == Algorithm::mpi) {
+    const auto guard = bound("MPI_Comm_create_group", impl_->settings);
+    impl_->make_group_comm(group);
+  }
+  return part;
 }
 
-Operation Communicator::start_all_reduce(std::span<const Edge> ring, float* data, std::int64_t count, int tag,
-                                         Event ready) {
-  auto all_reduce = std::make_shared<RingAllReduce>(ring, rank(), size(), data, count, tag, std::move(ready));
-  impl_->messenger.start(all_reduce);
-  return Operation(std::move(all_reduce));
+Operation Communicator::start(std::shared_ptr<const CollectivePart> part, void* data, int tag, Event ready) {
+  std::shared_ptr<Collective> collective;
+  if (part->route.algorithm == Algorithm::mpi)
+    collective = std::make_shared<MpiBroadcast>(part, impl_->group_comms.at(part->group).get(), data, tag, ready);
+  else
+    collective = std::make_shared<StepCollective>(part, PayloadMemory(data), tag, ready);
+  impl_->messenger.start(collective);
+  return Operation(std::move(collective));
+}
+
+Operation Communicator::start_all_to_all(std::shared_ptr<const CollectivePart> part, const void* send, void* receive,
+                                         int tag, Event ready) {
+  const std::int64_t blocks = std::ssize(part->group.members) * part->bytes;
+  std::int64_t end = 2 * blocks;
+  for (const Step& step : part->steps) end = std::max(end, step.offset + step.bytes);
+  PayloadMemory memory(const_cast<void*>(send));  // no step writes there
+  memory.add(receive, blocks);
+  memory.add_scratch(2 * blocks, end - 2 * blocks);
+  const auto collective = std::make_shared<StepCollective>(std::move(part), std::move(memory), tag, std::move(ready));
+  impl_->messenger.start(collective);
+  return Operation(collective);
 }
 
 void Communicator::progress() { impl_->advance(); }

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/cost_model.h"
 #include "core/error.h"
 #include "core/timeline.h"
+#include "runtime/comm/collective_part.h"
 #include "runtime/comm/placement.h"
 #include "runtime/comm/session.h"
 #include "runtime/device/device.h"
@@ -36,7 +36,7 @@ struct CommunicatorSettings {
 
 class Collective;
 
-/// A multicast or an all-reduce in flight, as its starter holds it. Move-only. Wait for it before
+/// A collective in flight, as its starter holds it. Move-only. Wait for it before
 /// its data is touched or freed. Default-constructed: done.
 class Operation {
  public:
@@ -108,30 +108,30 @@ class Communicator {
   /// @throws Error (runtime fault) if `order` is not a permutation.
   [[nodiscard]] Communicator permuted(std::span<const Rank> order) const;
 
-  /// Starts this rank's part in a multicast along `edges` (multicast_edges; this
-  /// rank must appear in them, unless they are empty: then there is nothing to
-  /// do). Never blocks: messages are posted once `ready` is done, and every
-  /// piece is passed on as soon as it is here. All members give the same edges,
-  /// bytes and tag; `tag` pairs their starts and must be unique among the
-  /// operations in flight between two ranks.
-  /// @param data  the payload at the root (the one who sends but does not
-  ///   receive), the destination elsewhere; stays valid until waited for
-  /// @param bytes at least 0; may be 0
-  /// @param tag   0..max_tag()
-  /// @param ready when `data` may be read (root) or overwritten (others)
-  /// @throws Error (runtime fault) naming tag or rank that do not fit.
-  [[nodiscard]] Operation start_multicast(std::span<const Edge> edges, void* data, std::int64_t bytes, int tag,
-                                          Event ready);
+  /// This rank's part in the collectives of a group that travel by `route`; its calls share it, one after the other or
+  /// at once. Where the route is MPI's own, all members must call it, in the same order for all groups: it makes a
+  /// communicator of the group.
+  /// @param bytes    at least 0: the payload; of all-to-all: what one member has for one other
+  /// @param cluster  where the ranks sit, the same at all members
+  /// @throws Error (runtime fault) naming group, rank or bytes that do not fit.
+  [[nodiscard]] std::shared_ptr<const CollectivePart> prepare(CollectiveKind kind, const Group& group,
+                                                              const Route& route, std::int64_t bytes,
+                                                              const Cluster& cluster);
 
-  /// Starts this rank's part in the sum of `count` floats over the members of `ring` (ring_edges; this rank must be
-  /// one of them, unless the ring is empty), in place: then all hold the same sums, added in an order that
-  /// follows from the ring alone. Never blocks; all members give the same ring, count and tag, which is one of the
-  /// tags of multicasts.
-  /// @param data   read and written by the processor from `ready` until waited for
-  /// @param ready  when the addends are written
-  /// @throws Error (runtime fault) naming tag or rank that do not fit.
-  [[nodiscard]] Operation start_all_reduce(std::span<const Edge> ring, float* data, std::int64_t count, int tag,
-                                           Event ready);
+  /// Starts this rank's part in a multicast or an all-reduce (float32 values, summed in place, in an order that follows
+  /// from the part alone). Never blocks: messages are posted once `ready` is done, and passed on as soon as they are
+  /// here. `tag` pairs the members' starts and must be unique among the operations in flight between two ranks.
+  /// @param data   a multicast's payload at the root, its destination elsewhere; stays valid until waited for. Sums are
+  ///   made by the processor.
+  /// @param tag    0..max_tag()
+  /// @param ready  when `data` may be read (root, addends) or overwritten (others)
+  /// @throws Error (runtime fault) naming a tag that does not fit.
+  [[nodiscard]] Operation start(std::shared_ptr<const CollectivePart> part, void* data, int tag, Event ready);
+
+  /// The same for an all-to-all: block j of `send` becomes block i of `receive` at member j, where this is member i of
+  /// the group. Both hold a block for each member.
+  [[nodiscard]] Operation start_all_to_all(std::shared_ptr<const CollectivePart> part, const void* send, void* receive,
+                                           int tag, Event ready);
 
   /// MPI's limit: a plan with more (transfer, micro-batch) pairs cannot run.
   [[nodiscard]] int max_tag() const;

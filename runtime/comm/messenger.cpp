@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/index.h"
 #include "core/text.h"
 #include "runtime/comm/mpi_check.h"
 
@@ -20,8 +21,8 @@ int tag_limit(MPI_Comm comm) {
 
 }  // namespace
 
-void Collective::count(const Message& message, LinkKind link) {
-  (message.sending ? sent_bytes_ : received_bytes_)[static_cast<std::size_t>(link)] += message.bytes;
+void Collective::count(bool sent, LinkKind link, std::int64_t bytes) {
+  (sent ? sent_bytes_ : received_bytes_)[static_cast<std::size_t>(link)] += bytes;
 }
 
 Messenger::Messenger(MPI_Comm comm, std::vector<int> node_of_rank, std::int64_t chunk_bytes)
@@ -34,6 +35,7 @@ Messenger::Messenger(MPI_Comm comm, std::vector<int> node_of_rank, std::int64_t 
 // Only after a fault: nobody waits for these any more, and no destructor may throw.
 Messenger::~Messenger() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (messages_[i].peer == kNone) continue;  // MPI allows neither for collectives
     if (!messages_[i].sending) MPI_Cancel(&requests_[i]);
     MPI_Request_free(&requests_[i]);
   }
@@ -44,12 +46,27 @@ void Messenger::start(const std::shared_ptr<Collective>& collective) {
   if (tag < 0 || tag > max_tag_)
     throw runtime_fault(text("tag ", tag, " is outside 0..", max_tag_,
                              ", MPI's limit: too many transfers x micro-batches; use fewer micro-batches"));
-  if (collective->bytes() < 0)
-    throw runtime_fault(text(collective->name(), " with tag ", tag, " of ", collective->bytes(), " bytes"));
-  if (collective->ready().done())
-    collective->begin(*this);
-  else
-    waiting_.push_back(collective);
+  waiting_.push_back(collective);
+  begin_what_is_ready();
+}
+
+bool Messenger::begin_what_is_ready() {
+  std::vector<MPI_Comm> blocked;
+  const auto begun = std::erase_if(waiting_, [&](const std::shared_ptr<Collective>& collective) {
+    const MPI_Comm queue = collective->queue();
+    const bool its_turn = std::find(blocked.begin(), blocked.end(), queue) == blocked.end();
+    if (its_turn && collective->ready().done()) {
+      collective->begin(*this);
+      return true;
+    }
+    if (queue != MPI_COMM_NULL) blocked.push_back(queue);
+    return false;
+  });
+  return begun > 0;
+}
+
+LinkKind Messenger::link_to(Rank peer) const {
+  return node_of_rank_[at(rank_)] == node_of_rank_[at(peer)] ? LinkKind::intra_node : LinkKind::inter_node;
 }
 
 void Messenger::post(Message message) {
@@ -57,22 +74,28 @@ void Messenger::post(Message message) {
   const int tag = message.collective->tag();
   MPI_Request request = MPI_REQUEST_NULL;
   if (message.sending)
-    check_mpi(MPI_Isend(message.data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Isend");
+    check_mpi(MPI_Issend(message.data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Issend");
   else
     check_mpi(MPI_Irecv(message.data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Irecv");
+  adopt(std::move(message), request);
+}
+
+void Messenger::adopt(Message message, MPI_Request request) {
   requests_.push_back(request);
   messages_.push_back(std::move(message));
 }
 
+void Messenger::count(Collective& collective, bool sent, Rank peer, std::int64_t bytes) {
+  if (peer == rank_) return;
+  (sent ? sent_bytes_ : received_bytes_)[static_cast<std::size_t>(link_to(peer))] += bytes;
+  collective.count(sent, link_to(peer), bytes);
+}
+
 bool Messenger::advance() {
-  const auto begun = std::erase_if(waiting_, [this](const std::shared_ptr<Collective>& collective) {
-    if (!collective->ready().done()) return false;
-    collective->begin(*this);
-    return true;
-  });
+  const bool begun = begin_what_is_ready();
   const std::vector<Completion> completions = take_completions();
   for (const Completion& completion : completions) settle(completion);
-  return begun > 0 || !completions.empty();
+  return begun || !completions.empty();
 }
 
 // One MPI_Testsome for all messages: one turn of MPI's progress engine a round.
@@ -101,21 +124,25 @@ std::vector<Messenger::Completion> Messenger::take_completions() {
 
 void Messenger::settle(const Completion& completion) {
   const Message& message = completion.message;
-  int received = 0;
-  check_mpi(MPI_Get_count(&completion.status, MPI_BYTE, &received), "MPI_Get_count");
-  const bool wrong_size = !message.sending && received != message.bytes;
-  if (completion.code != MPI_SUCCESS || wrong_size)
-    throw runtime_fault(text(name(message), message.sending ? "" : text(" and received ", received),
-                             completion.code == MPI_SUCCESS ? "" : ": " + mpi_words(completion.code)));
-  const bool intra =
-      node_of_rank_[static_cast<std::size_t>(rank_)] == node_of_rank_[static_cast<std::size_t>(message.peer)];
-  const LinkKind link = intra ? LinkKind::intra_node : LinkKind::inter_node;
-  (message.sending ? sent_bytes_ : received_bytes_)[static_cast<std::size_t>(link)] += message.bytes;
-  message.collective->count(message, link);
+  check(completion);
+  if (message.peer != kNone) count(*message.collective, message.sending, message.peer, message.bytes);
   message.collective->complete(*this, message);
 }
 
+void Messenger::check(const Completion& completion) const {
+  const Message& message = completion.message;
+  int received = 0;
+  check_mpi(MPI_Get_count(&completion.status, MPI_BYTE, &received), "MPI_Get_count");
+  const bool receives = !message.sending && message.peer != kNone;
+  if (completion.code == MPI_SUCCESS && !(receives && received != message.bytes)) return;
+  throw runtime_fault(text(name(message), receives ? text(" and received ", received) : "",
+                           completion.code == MPI_SUCCESS ? "" : ": " + mpi_words(completion.code)));
+}
+
 std::string Messenger::name(const Message& message) const {
+  if (message.peer == kNone)
+    return text("rank ", rank_, " in ", message.collective->name(), " with tag ", message.collective->tag(), " of ",
+                message.bytes, " bytes");
   return text("rank ", rank_, message.sending ? " sending to rank " : " receiving from rank ", message.peer,
               " with tag ", message.collective->tag(), ": ", message.bytes, " bytes",
               message.sending ? "" : " expected");
@@ -127,8 +154,11 @@ std::string Messenger::missing(const Collective& collective) const {
   if (!collective.ready().done()) return list + " its buffer is not ready, the work before it has not ended";
   for (const Message& message : messages_)
     if (message.collective.get() == &collective)
-      list += text(" [", message.sending ? "send to rank " : "receive from rank ", message.peer, ", ", message.bytes,
-                   " bytes at ", message.offset, "]");
+      list += text(" [",
+                   message.peer == kNone ? "call of the whole group"
+                   : message.sending     ? text("send to rank ", message.peer)
+                                         : text("receive from rank ", message.peer),
+                   ", ", message.bytes, " bytes at ", message.offset, "]");
   return list;
 }
 

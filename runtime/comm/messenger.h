@@ -17,7 +17,7 @@ namespace sluice {
 class Collective;
 class Messenger;
 
-/// One message of a collective.
+/// One message of a collective, or a call that MPI itself spreads over a group (no peer).
 struct Message {
   std::shared_ptr<Collective> collective;
   bool sending = false;
@@ -25,6 +25,7 @@ struct Message {
   std::byte* data = nullptr;
   std::int64_t offset = 0;  ///< in the collective's payload [B]
   std::int64_t bytes = 0;   ///< at most chunk_bytes
+  int step = 0;             ///< for the collective: which of its steps this is a piece of
 };
 
 /// One rank's part in a collective: which messages are next when one is complete.
@@ -42,6 +43,8 @@ class Collective : public std::enable_shared_from_this<Collective> {
   virtual void complete(Messenger& messenger, const Message& message) = 0;
   /// Nothing more will be posted, and all that was is complete.
   [[nodiscard]] virtual bool done() const = 0;
+  /// Collectives that name the same communicator begin in the order of their starts; MPI_COMM_NULL: in any.
+  [[nodiscard]] virtual MPI_Comm queue() const { return MPI_COMM_NULL; }
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   [[nodiscard]] int tag() const { return tag_; }
@@ -50,7 +53,7 @@ class Collective : public std::enable_shared_from_this<Collective> {
   /// Payload bytes of its messages that are complete, by link class.
   [[nodiscard]] const LinkBytes& sent_bytes() const { return sent_bytes_; }
   [[nodiscard]] const LinkBytes& received_bytes() const { return received_bytes_; }
-  void count(const Message& message, LinkKind link);
+  void count(bool sent, LinkKind link, std::int64_t bytes);
 
  private:
   std::int64_t bytes_;
@@ -78,8 +81,16 @@ class Messenger {
   /// @throws Error (runtime fault) naming a tag or a size that does not fit.
   void start(const std::shared_ptr<Collective>& collective);
 
-  /// For collectives.
+  // For collectives.
+
+  [[nodiscard]] LinkKind link_to(Rank peer) const;
+  /// A send is complete only when its receive has begun (MPI_Issend): so a payload's slot, not MPI's memory, holds what
+  /// a slow peer does not take.
   void post(Message message);
+  /// A call that is under way already; nothing is counted for it.
+  void adopt(Message message, MPI_Request request);
+  /// A move from a rank to itself is a copy, no traffic.
+  void count(Collective& collective, bool sent, Rank peer, std::int64_t bytes);
 
   /// One round: begins what has become ready, takes what is complete.
   /// @return true if anything moved
@@ -98,7 +109,9 @@ class Messenger {
     int code;
   };
 
+  bool begin_what_is_ready();
   [[nodiscard]] std::vector<Completion> take_completions();
+  void check(const Completion& completion) const;
   void settle(const Completion& completion);
   [[nodiscard]] std::string name(const Message& message) const;
 
@@ -107,7 +120,7 @@ class Messenger {
   int max_tag_ = 0;
   std::vector<int> node_of_rank_;
   std::int64_t chunk_bytes_;
-  std::vector<std::shared_ptr<Collective>> waiting_;  ///< for their `ready`
+  std::vector<std::shared_ptr<Collective>> waiting_;  ///< for their `ready`, or for their turn
   std::vector<MPI_Request> requests_;
   std::vector<Message> messages_;  ///< messages_[i] belongs to requests_[i]
   LinkBytes sent_bytes_{};

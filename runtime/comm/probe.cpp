@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <numeric>
 #include <optional>
 
@@ -29,21 +30,31 @@ std::vector<std::int64_t> message_sizes(std::int64_t largest) {
   return sizes;
 }
 
-void send_along(Communicator& communicator, Edge edge, std::vector<std::byte>& data, std::int64_t bytes) {
-  const std::array edges{edge};
-  Operation operation = communicator.start_multicast(edges, data.data(), bytes, 0, {});
+using Part = std::shared_ptr<const CollectivePart>;
+
+/// One message from one rank to another.
+Part message_along(Communicator& communicator, Edge edge, std::int64_t bytes, const Cluster& cluster) {
+  const Group group{.root = edge.from, .members = {std::min(edge.from, edge.to), std::max(edge.from, edge.to)}};
+  return communicator.prepare(CollectiveKind::multicast, group, {.algorithm = Algorithm::flat}, bytes, cluster);
+}
+
+void send(Communicator& communicator, const Part& message, std::vector<std::byte>& data) {
+  Operation operation = communicator.start(message, data.data(), 0, {});
   communicator.wait(operation);
 }
 
 /// Median time of one message of `bytes` between the pair's ranks, measured at both.
-double message_seconds(Communicator& communicator, Edge pair, std::vector<std::byte>& data, std::int64_t bytes) {
+double message_seconds(Communicator& communicator, Edge pair, std::vector<std::byte>& data, std::int64_t bytes,
+                       const Cluster& cluster) {
   using Clock = std::chrono::steady_clock;
   const std::int64_t rounds = std::clamp(kBytesPerSize / bytes, kFewestRounds, kMostRounds);
+  const Part there = message_along(communicator, pair, bytes, cluster);
+  const Part back = message_along(communicator, {pair.to, pair.from}, bytes, cluster);
   std::vector<double> seconds;
   for (std::int64_t round = -kWarmups; round < rounds; ++round) {
     const Clock::time_point begin = Clock::now();
-    send_along(communicator, pair, data, bytes);
-    send_along(communicator, {pair.to, pair.from}, data, bytes);
+    send(communicator, there, data);
+    send(communicator, back, data);
     if (round >= 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count() / 2);
   }
   return median(std::move(seconds));
@@ -51,13 +62,13 @@ double message_seconds(Communicator& communicator, Edge pair, std::vector<std::b
 
 /// Seconds by pair and size, pair after pair, at all ranks.
 std::vector<double> measure(Communicator& communicator, std::span<const Edge> pairs,
-                            std::span<const std::int64_t> sizes) {
+                            std::span<const std::int64_t> sizes, const Cluster& cluster) {
   std::vector<std::byte> data(static_cast<std::size_t>(sizes.back()));
   std::vector<double> seconds;
   for (const Edge& pair : pairs) {
     const bool mine = communicator.rank() == pair.from || communicator.rank() == pair.to;
     for (const std::int64_t bytes : sizes)
-      seconds.push_back(mine ? message_seconds(communicator, pair, data, bytes) : 0);
+      seconds.push_back(mine ? message_seconds(communicator, pair, data, bytes, cluster) : 0);
     communicator.barrier();
   }
   communicator.all_max(seconds);
@@ -69,7 +80,7 @@ std::array<std::vector<LinkSample>, 2> measure_links(Communicator& communicator,
                                                      const ProbeSettings& settings) {
   const std::vector<Edge> pairs = probe_pairs(communicator.node_of_rank(), settings.most_pairs);
   const std::vector<std::int64_t> sizes = message_sizes(settings.largest_bytes);
-  const std::vector<double> seconds = measure(communicator, pairs, sizes);
+  const std::vector<double> seconds = measure(communicator, pairs, sizes, cluster);
   std::array<std::vector<LinkSample>, 2> samples;
   for (std::size_t pair = 0; pair < pairs.size(); ++pair)
     for (std::size_t size = 0; size < sizes.size(); ++size)

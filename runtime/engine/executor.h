@@ -120,9 +120,9 @@ class Executor {
   std::vector<std::vector<TensorId>> made_;  ///< tensors by producer
   std::vector<TensorId> input_of_;           ///< by layer
   std::vector<int> gradient_stage_;          ///< by tensor: the stage that makes the gradient of it, or kNone
-  std::vector<std::vector<Edge>> edges_;     ///< by transfer
-  int window_;                               ///< never are more micro-batches in flight
-  std::optional<WeightVersions> versions_;   ///< of asynchronous plans
+  std::vector<std::shared_ptr<const CollectivePart>> parts_;  ///< by transfer; null: not a member
+  int window_;                                                ///< never are more micro-batches in flight
+  std::optional<WeightVersions> versions_;                    ///< of asynchronous plans
   int versions_per_steady_ = 0;
   float loss_scale_ = 0;  ///< 1 / samples of an update
 

@@ -27,19 +27,18 @@ void Executor::start_multicast(const Instruction& instruction) {
     }
   // One event serves both ends: at the root the payload is computed, elsewhere
   // the slot's last reader has run, once everything enqueued so far is done.
-  operations_.emplace(std::pair{instruction.transfer, instruction.microbatch},
-                      comm_.start_multicast(edges_[at(instruction.transfer)], payload(instruction), transfer.bytes,
-                                            tag(instruction), stream_->record()));
+  operations_.emplace(
+      std::pair{instruction.transfer, instruction.microbatch},
+      comm_.start(parts_[at(instruction.transfer)], payload(instruction), tag(instruction), stream_->record()));
 }
 
 void Executor::start_all_reduce(const Instruction& instruction) {
   const LayerId id = plan_.transfers[at(instruction.transfer)].layer;
   LayerRuntime& layer = layers_.at(id);
   if (!has_gradient_[at(id)]) layer.clear_gradients(*stream_);  // a replica without a micro-batch adds nothing
-  const auto count = layer.masters_bytes() / static_cast<std::int64_t>(sizeof(float));
-  operations_.emplace(std::pair{instruction.transfer, instruction.microbatch},
-                      comm_.start_all_reduce(edges_[at(instruction.transfer)], layer.gradients(), count,
-                                             tag(instruction), stream_->record()));
+  operations_.emplace(
+      std::pair{instruction.transfer, instruction.microbatch},
+      comm_.start(parts_[at(instruction.transfer)], layer.gradients(), tag(instruction), stream_->record()));
 }
 
 void Executor::wait(const Instruction& instruction) {

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "core/cluster.h"
+#include "core/moves.h"
 #include "runtime/comm/communicator.h"
 
 namespace sluice {
@@ -37,6 +40,46 @@ inline Group random_group(std::mt19937& random, int ranks) {
       if (random() % 2 == 0) group.members.push_back(rank);
   group.root = group.members[random() % group.members.size()];
   return group;
+}
+
+inline bool contains(const std::vector<Rank>& members, Rank rank) {
+  return std::find(members.begin(), members.end(), rank) != members.end();
+}
+
+inline Communicator with_chunks_of(std::int64_t chunk_bytes) {
+  CommunicatorSettings settings = CommunicatorSettings::from_environment();
+  settings.chunk_bytes = chunk_bytes;
+  return Communicator::world(settings);
+}
+
+/// The same processes in any order, the same at all.
+inline std::vector<Rank> random_order(std::mt19937& random, int ranks) {
+  std::vector<Rank> order(static_cast<std::size_t>(ranks));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  return order;
+}
+
+/// One message.
+inline Operation start_message(Communicator& communicator, Edge edge, void* data, std::int64_t bytes, int tag,
+                               Event ready = {}) {
+  const Group group{.root = edge.from, .members = {std::min(edge.from, edge.to), std::max(edge.from, edge.to)}};
+  return communicator.start(communicator.prepare(CollectiveKind::multicast, group, {.algorithm = Algorithm::flat},
+                                                 bytes, cluster_of(communicator)),
+                            data, tag, std::move(ready));
+}
+
+/// Bytes of the rank's moves, by link class: sent, or received.
+inline LinkBytes bytes_of(const std::vector<Move>& moves, Rank rank, bool sent, const Cluster& cluster) {
+  LinkBytes bytes{};
+  for (const Move& move : moves)
+    if (move.from != move.to && (sent ? move.from : move.to) == rank)
+      bytes[static_cast<std::size_t>(link_between(cluster, move.from, move.to))] += move.bytes;
+  return bytes;
+}
+
+inline void add(LinkBytes& sum, const LinkBytes& bytes) {
+  for (std::size_t link = 0; link < sum.size(); ++link) sum[link] += bytes[link];
 }
 
 /// Done when somebody says so, from any thread.

@@ -76,8 +76,7 @@ TEST(Communicator, permuted_ranks_talk_under_their_new_names) {
   const Rank last = reversed.size() - 1;
   if (reversed.rank() != 0 && reversed.rank() != last) return;
   int world_rank_of_sender = world.rank();
-  const std::vector<Edge> edge{{0, last}};
-  Operation operation = reversed.start_multicast(edge, &world_rank_of_sender, sizeof(int), 0, {});
+  Operation operation = start_message(reversed, {0, last}, &world_rank_of_sender, sizeof(int), 0);
   reversed.wait(operation);
   EXPECT_EQ(world_rank_of_sender, world.size() - 1);
 }
@@ -137,9 +136,8 @@ TEST(Communicator, control_moves_multicasts_on) {
   Communicator world = Communicator::world();
   if (world.size() < 2) return;
   int value = world.rank() == 0 ? 17 : 0;
-  const std::vector<Edge> edge{{0, 1}};
   Operation operation;
-  if (world.rank() < 2) operation = world.start_multicast(edge, &value, sizeof value, 0, {});
+  if (world.rank() < 2) operation = start_message(world, {0, 1}, &value, sizeof value, 0);
   for (int i = 0; i < 1000 && world.all_gather(std::vector<double>{operation.done() ? 1.0 : 0.0})[1] == 0.0; ++i) {
   }
   EXPECT_TRUE(world.rank() != 1 || operation.done());
@@ -167,8 +165,7 @@ TEST(WaitLimit, names_the_message_that_does_not_come) {
   if (world.size() < 2) return;
   if (world.rank() == 1) {
     std::vector<char> data(333);
-    const std::vector<Edge> edge{{0, 1}};
-    Operation operation = world.start_multicast(edge, data.data(), 333, 12, {});
+    Operation operation = start_message(world, {0, 1}, data.data(), 333, 12);
     const std::string message = message_of([&] { world.wait(operation); });
     for (const char* part : {"rank 1", "tag 12", "receive from rank 0", "333 bytes", "0.1 s", "SLUICE_WAIT_LIMIT"})
       EXPECT_NE(message.find(part), std::string::npos) << message;
@@ -181,8 +178,7 @@ TEST(WaitLimit, names_work_that_does_not_end) {
   if (world.size() < 2) return;
   if (world.rank() == 0) {
     int data = 0;
-    const std::vector<Edge> edge{{0, 1}};
-    Operation operation = world.start_multicast(edge, &data, sizeof data, 3, Event(std::make_shared<ManualEvent>()));
+    Operation operation = start_message(world, {0, 1}, &data, sizeof data, 3, Event(std::make_shared<ManualEvent>()));
     const std::string message = message_of([&] { world.wait(operation); });
     EXPECT_NE(message.find("its buffer is not ready"), std::string::npos) << message;
   }

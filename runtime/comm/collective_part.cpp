@@ -1,0 +1,48 @@
+#include "runtime/comm/collective_part.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace sluice {
+namespace {
+
+void require_member(Rank rank, const char* collective, const Group& group, int ranks) {
+  const auto is_member = [&](Rank wanted) {
+    return std::find(group.members.begin(), group.members.end(), wanted) != group.members.end();
+  };
+  for (const Rank member : group.members)
+    if (member < 0 || member >= ranks)
+      throw runtime_fault(text(collective, ": member ", member, " does not fit a communicator of ", ranks, " ranks"));
+  for (const Rank wanted : {rank, group.root})
+    if (!is_member(wanted)) throw runtime_fault(text(collective, ": rank ", wanted, " is not a member"));
+}
+
+std::vector<Move> moves_of(CollectiveKind kind, const Group& group, const Route& route, std::int64_t bytes,
+                           const Cluster& cluster) {
+  switch (kind) {
+    case CollectiveKind::multicast:
+      return multicast_moves(group, route, bytes, cluster);
+    case CollectiveKind::all_reduce:
+      return all_reduce_moves(group, route, bytes, cluster);
+    case CollectiveKind::all_to_all:
+      return all_to_all_moves(group, route, bytes, cluster);
+  }
+  return {};
+}
+
+}  // namespace
+
+CollectivePart collective_part(Rank rank, int ranks, CollectiveKind kind, const Group& group, const Route& route,
+                               std::int64_t bytes, const Cluster& cluster) {
+  if (bytes < 0) throw runtime_fault(text(to_string(kind), " of ", bytes, " bytes"));
+  require_member(rank, to_string(kind), group, ranks);
+  return {.kind = kind,
+          .group = group,
+          .route = route,
+          .bytes = bytes,
+          .steps = steps_of(rank, moves_of(kind, group, route, bytes, cluster))};
+}
+
+}  // namespace sluice
