@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <queue>
+#include <set>
 #include <utility>
 
 #include "core/cost_model.h"
@@ -101,6 +102,13 @@ std::int64_t play_ring(const std::vector<Edge>& ring, std::int64_t bytes, const 
   return *std::max_element(done_ns.begin(), done_ns.end());
 }
 
+/// All of an all-reduce's moves are one ring: by name, or since each leader is alone on its node.
+bool is_one_ring(const Group& group, Algorithm algorithm, const Cluster& cluster) {
+  std::set<int> nodes;
+  for (const Rank rank : group.members) nodes.insert(cluster.ranks[at(rank)].node);
+  return group.members.size() > 1 && (algorithm == Algorithm::ring || nodes.size() == group.members.size());
+}
+
 /// Segments pay where somebody passes the whole payload on.
 bool passes_on(std::span<const Move> moves, Rank root, std::int64_t bytes) {
   return std::all_of(moves.begin(), moves.end(), [&](const Move& move) { return move.bytes == bytes; }) &&
@@ -183,9 +191,8 @@ std::vector<Algorithm> candidates(CollectiveKind kind, std::optional<Algorithm> 
 
 double collective_time(CollectiveKind kind, const Group& group, const Route& route, std::int64_t bytes,
                        const Cluster& cluster) {
-  const auto members = std::ssize(group.members);
-  const bool is_ring = kind == CollectiveKind::all_reduce && route.algorithm == Algorithm::ring && members > 1;
-  if (is_ring && bytes / static_cast<std::int64_t>(sizeof(float)) >= members)
+  if (kind == CollectiveKind::all_reduce && is_one_ring(group, route.algorithm, cluster) &&
+      bytes / static_cast<std::int64_t>(sizeof(float)) >= std::ssize(group.members))
     return kNanosecond *
            static_cast<double>(play_ring(ring_edges(group, cluster), bytes, Links(cluster, kind, route.algorithm)));
   return moves_time(moves_of(kind, group, route, bytes, cluster), kind, route.algorithm, cluster);
