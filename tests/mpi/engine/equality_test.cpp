@@ -24,6 +24,37 @@ TEST_F(Equality, holds_with_flat_multicasts) {
   expect_all_equal({3, 4}, {3}, *host_, Algorithm::flat);
 }
 
+TEST_F(Equality, holds_however_multicasts_travel) {
+  use(small_model(2), 5 * 4 * 2);
+  for (const Algorithm algorithm : algorithms(CollectiveKind::multicast))
+    for (const std::int64_t segment : {0, 100})
+      for (const bool cooperative : {false, true}) {
+        SCOPED_TRACE(text(to_string(algorithm), ", segments of ", segment, cooperative ? ", cooperative" : ""));
+        std::vector<Stage> stages =
+            cooperative ? cooperative_stages(profile_.model, bounds(layers(), 4, 0)) : shifted(4, 2);
+        Plan routed = plan(cooperative ? "cooperative" : "1f1b", 4, stages, algorithm);
+        for (Transfer& transfer : routed.transfers) transfer.route = {algorithm, segment};
+        expect_equal(routed, task(4), *host_);
+      }
+}
+
+TEST_F(Equality, holds_up_to_rounding_however_all_reduces_travel) {
+  use(small_model(2), 4 * 4 * 2);
+  for (const Algorithm algorithm : algorithms(CollectiveKind::all_reduce))
+    for (const std::vector<Rank>& owners : {std::vector<Rank>{0, 1, 2, 3}, {0, 2}, {1, 3, 2}}) {
+      SCOPED_TRACE(text(to_string(algorithm), " of ", owners.size()));
+      TrainingTask task = this->task(4);
+      task.steps = 4;
+      std::vector<Stage> stages;
+      append(stages, Work::forward, bounds(layers(), 1, 0), {owners});
+      append(stages, Work::backward, bounds(layers(), 1, 0), {owners});
+      Plan routed = plan("1f1b", 4, stages);
+      for (Transfer& transfer : routed.transfers)
+        if (transfer.payload == Payload::weight_gradients) transfer.route = {algorithm, 0};
+      expect_close(routed, task, *host_);
+    }
+}
+
 TEST_F(Equality, holds_on_an_asynchronous_device) {
   use(small_model(2), 5 * 3 * 2);
   const std::unique_ptr<Device> fake = create_fake_device(create_host_device(), {.seed = 7});
