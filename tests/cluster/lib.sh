@@ -35,7 +35,7 @@ column() { # file, dataset
   h5dump --noindex --width=1 --dataset="$2" --output=column.txt "$1" >/dev/null
   tr -d ', "' <column.txt | grep .
 }
-sum() { awk '{ total += $1 } END { printf "%d\n", total }'; }
+sum() { awk '{ total += $1 } END { printf "%.0f\n", total }'; } # %d ends at 2^31 in mawk
 
 if ! cluster running; then
   echo 'skipped: the virtual cluster is not up (it needs root)'
