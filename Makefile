@@ -11,7 +11,7 @@ ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
 
-.PHONY: all setup demo test soak bench install format format-check clean help
+.PHONY: all setup demo test soak bench bench-traffic install format format-check clean help
 
 all: ## build into build/, executables in build/bin/ (the default)
 	cmake -S . -B $(BUILD) $(CMAKE_FLAGS)
@@ -36,6 +36,12 @@ bench: ## time the planner on the models of tests/data, beside the figures of ot
 	$(BUILD)/bin/planner_bench
 	$(BUILD)/bin/msr_comparison
 	$(BUILD)/bin/simulator_bench
+
+bench-traffic: ## time multicasts on a virtual cluster (root, ten minutes) and renew the tables of docs/traffic.md
+	$(MAKE) all TARGETS="sluice sluice-run sluice-dataset mpich_shim traffic_bench traffic_check"
+	SLUICE_CLUSTER_PRELOAD=$(abspath $(BUILD))/tests/cluster/libmpich_shim.so \
+	  tests/cluster/cluster.sh with 4 1gbit tests/bench/traffic_bench.sh $(abspath $(BUILD) $(BUILD)/traffic)
+	tests/bench/traffic_tables.py $(BUILD)/traffic docs/traffic.md docs/traffic/bytes.svg
 
 install: all ## install executables, job scripts and documents under PREFIX (default /usr/local)
 	cmake --install $(BUILD) --prefix $(PREFIX)
