@@ -54,9 +54,10 @@ MpiSession::~MpiSession() {
   std::fflush(nullptr);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const ExitGuard guard(kFinalizeLimit, exit_code_,
-                        text("rank ", rank, ": MPI_Finalize did not return within ", kFinalizeLimit.count(),
-                             " s; all files are closed, leaving with exit code ", exit_code_));
+  const ExitGuard guard(
+      limit_, exit_code_,
+      text("rank ", rank, ": MPI_Finalize did not return within ", std::chrono::duration<double>(limit_).count(),
+           " s; all files are closed, leaving with exit code ", exit_code_));
   try {
     last_barrier();
     check_mpi(MPI_Finalize(), "MPI_Finalize");

@@ -14,14 +14,17 @@ class MpiSession {
   MpiSession();
 
   /// Meets the other ranks once more, then ends MPI. Over UCX/TCP MPI_Finalize
-  /// may hang: after `kFinalizeLimit` this says so and leaves with the code of
-  /// finish(). So all files must be closed before.
+  /// may hang, and after a fault a rank may be gone: after the limit of finish() this
+  /// says so and leaves with the code of finish(). So all files must be closed before.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  /// The code that a stuck MPI_Finalize must still leave with.
-  void finish(int exit_code) { exit_code_ = exit_code; }
+  /// The code that a stuck MPI_Finalize must still leave with, and when.
+  void finish(int exit_code, std::chrono::milliseconds limit = kFinalizeLimit) {
+    exit_code_ = exit_code;
+    limit_ = limit;
+  }
 
   /// "MPICH 4.0.2"
   [[nodiscard]] static std::string library_version();
@@ -30,6 +33,7 @@ class MpiSession {
 
  private:
   int exit_code_ = 0;
+  std::chrono::milliseconds limit_ = kFinalizeLimit;
 };
 
 /// Why this start cannot work, empty if it can: srun started several tasks, but

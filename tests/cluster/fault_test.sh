@@ -89,3 +89,10 @@ grep 'sluice-run: rank' log | while read -r line; do
   [[ $line == *"no answer from ${both_of[$node]}"* ]] || fail "the ranks behind the dead link are not named: $line"
 done
 expect_readable 'a dead link'
+
+# MPI_Finalize, with a rank that is gone.
+code=0
+timeout "$patience" "$tests/cluster.sh" run srun --mpi=pmi2 --nodes=2 --ntasks-per-node=1 --kill-on-bad-exit=0 \
+  "$build/bin/comm_lost_peer" kill >log 2>&1 </dev/null || code=$?
+expect_equal 'exit code with a rank lost before MPI_Finalize' 137 "$code"
+grep -q 'rank 0: MPI_Finalize did not return within 1 s' log || fail "MPI_Finalize: $(cat log)"

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
 #include <chrono>
+#include <cstdio>
 #include <map>
 #include <string>
 #include <thread>
@@ -68,6 +71,18 @@ TEST(ExitGuardDeathTest, is_silent_when_the_call_returns) {
     std::_Exit(0);
   };
   EXPECT_EXIT(quick(), testing::ExitedWithCode(0), "^$");
+}
+
+// Where one is killed mpiexec ends the others itself; tests/cluster/fault_test.sh has srun, which does not.
+TEST(MpiSession, leaves_in_time_with_its_code_when_a_peer_was_lost) {
+  FILE* output = popen("timeout 30 " MPIEXEC " -n 2 " LOST_PEER " stop 2>&1", "r");
+  std::string said;
+  for (int c = 0; (c = std::fgetc(output)) != EOF;) said += static_cast<char>(c);
+  const int code = WEXITSTATUS(pclose(output));
+  EXPECT_NE(said.find("rank 0: MPI_Finalize did not return within 1 s; all files are closed, leaving with exit code 6"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(code, 6);
 }
 
 }  // namespace
