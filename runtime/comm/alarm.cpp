@@ -12,7 +12,7 @@
 #include "core/index.h"
 #include "core/text.h"
 #include "runtime/comm/backoff.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/faults.h"
 
 namespace sluice {
 namespace {

@@ -51,7 +51,7 @@ struct Communicator::Impl {
         nodes(std::move(node_map)),
         settings(chosen),
         alarm(std::move(of_process)),
-        messenger(comm.get(), nodes.node_of_rank, settings.chunk_bytes) {
+        messenger(comm.get(), nodes, settings.chunk_bytes) {
     check_mpi(MPI_Comm_rank(comm.get(), &rank), "MPI_Comm_rank");
   }
 
@@ -205,7 +205,8 @@ std::shared_ptr<const CollectivePart> Communicator::prepare(CollectiveKind kind,
 Operation Communicator::start(std::shared_ptr<const CollectivePart> part, void* data, int tag, Event ready) {
   std::shared_ptr<Collective> collective;
   if (part->route.algorithm == Algorithm::mpi)
-    collective = std::make_shared<MpiBroadcast>(part, impl_->group_comms.at(part->group).get(), data, tag, ready);
+    collective = std::make_shared<MpiBroadcast>(part, impl_->group_comms.at(part->group).get(),
+                                                part->group.root == rank(), data, tag, ready);
   else
     collective = std::make_shared<StepCollective>(part, PayloadMemory(data), tag, ready);
   impl_->messenger.start(collective);
@@ -224,6 +225,8 @@ Operation Communicator::start_all_to_all(std::shared_ptr<const CollectivePart> p
   impl_->messenger.start(collective);
   return Operation(collective);
 }
+
+void Communicator::verify_transfers() { impl_->messenger.verify(); }
 
 void Communicator::progress() { impl_->advance(); }
 

@@ -6,20 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "core/timeline.h"
 #include "runtime/comm/collective_part.h"
+#include "runtime/comm/faults.h"
 #include "runtime/comm/placement.h"
 #include "runtime/comm/session.h"
 #include "runtime/device/device.h"
 
 namespace sluice {
-
-/// Another rank has met a fault and ends the job; it says why, this one need not.
-class AlarmHeard : public Error {
- public:
-  using Error::Error;
-};
 
 constexpr double kMostWaitLimit_s = 1e9;  ///< about 30 years
 
@@ -137,7 +131,7 @@ class Communicator {
   [[nodiscard]] int max_tag() const;
 
   /// Returns when the payload (or the sum) is here and has been passed on.
-  /// @throws Error (runtime fault) on an MPI error, a message of the wrong size
+  /// @throws TransferFault on an MPI error, a message of the wrong size
   ///   (naming rank, peer, tag, expected and received bytes), or when the wait
   ///   limit is over (naming what is missing).
   void wait(Operation& operation);
@@ -146,6 +140,11 @@ class Communicator {
   /// @param what  is waited for, for people
   /// @throws Error (runtime fault) when the wait limit is over
   void wait(const Event& event, const char* what);
+
+  /// From the next start on, every message is followed by a checksum of its bytes that the sender made, and the
+  /// receiver compares it before it uses, adds or passes on anything. At all ranks or at none. Checksums are control,
+  /// no payload.
+  void verify_transfers();
 
   /// Moves all operations on; cheap; called between kernels.
   void progress();

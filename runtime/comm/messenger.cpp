@@ -7,10 +7,14 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
+#include "runtime/comm/checksum.h"
+#include "runtime/comm/faults.h"
 #include "runtime/comm/mpi_check.h"
 
 namespace sluice {
 namespace {
+
+constexpr std::int64_t kChecksumBytes = sizeof(std::uint64_t);
 
 int tag_limit(MPI_Comm comm) {
   int* limit = nullptr;
@@ -25,8 +29,8 @@ void Collective::count(bool sent, LinkKind link, std::int64_t bytes) {
   (sent ? sent_bytes_ : received_bytes_)[static_cast<std::size_t>(link)] += bytes;
 }
 
-Messenger::Messenger(MPI_Comm comm, std::vector<int> node_of_rank, std::int64_t chunk_bytes)
-    : comm_(comm), max_tag_(tag_limit(comm)), node_of_rank_(std::move(node_of_rank)), chunk_bytes_(chunk_bytes) {
+Messenger::Messenger(MPI_Comm comm, NodeMap nodes, std::int64_t chunk_bytes)
+    : comm_(comm), max_tag_(tag_limit(comm)), nodes_(std::move(nodes)), chunk_bytes_(chunk_bytes) {
   if (chunk_bytes < 1 || chunk_bytes > std::numeric_limits<int>::max())
     throw runtime_fault(text("chunk_bytes is ", chunk_bytes, ", expected 1 to ", std::numeric_limits<int>::max()));
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
@@ -66,18 +70,42 @@ bool Messenger::begin_what_is_ready() {
 }
 
 LinkKind Messenger::link_to(Rank peer) const {
-  return node_of_rank_[at(rank_)] == node_of_rank_[at(peer)] ? LinkKind::intra_node : LinkKind::inter_node;
+  return nodes_.node_of_rank[at(rank_)] == nodes_.node_of_rank[at(peer)] ? LinkKind::intra_node : LinkKind::inter_node;
 }
 
 void Messenger::post(Message message) {
-  const int count = static_cast<int>(message.bytes);
+  attach_checksum(message);
   const int tag = message.collective->tag();
-  MPI_Request request = MPI_REQUEST_NULL;
-  if (message.sending)
-    check_mpi(MPI_Issend(message.data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Issend");
-  else
-    check_mpi(MPI_Irecv(message.data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Irecv");
-  adopt(std::move(message), request);
+  const auto post_bytes = [&](void* data, std::int64_t bytes) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int count = static_cast<int>(bytes);
+    if (message.sending)
+      check_mpi(MPI_Issend(data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Issend");
+    else
+      check_mpi(MPI_Irecv(data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Irecv");
+    adopt(message, request);
+  };
+  post_bytes(message.data, message.bytes);
+  message.is_checksum = true;
+  if (message.checksum) post_bytes(&message.checksum->value, kChecksumBytes);
+}
+
+void Messenger::broadcast(Message message, int root, MPI_Comm comm) {
+  attach_checksum(message);
+  const auto call = [&](void* data, std::int64_t bytes) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, comm, &request), "MPI_Ibcast");
+    adopt(message, request);
+  };
+  call(message.data, message.bytes);
+  message.is_checksum = true;
+  if (message.checksum) call(&message.checksum->value, kChecksumBytes);
+}
+
+void Messenger::attach_checksum(Message& message) const {
+  if (!verifies_) return;
+  message.checksum = std::make_shared<Message::Checksum>();
+  if (message.sending) message.checksum->value = checksum(message.data, message.bytes);
 }
 
 void Messenger::adopt(Message message, MPI_Request request) {
@@ -125,6 +153,10 @@ std::vector<Messenger::Completion> Messenger::take_completions() {
 void Messenger::settle(const Completion& completion) {
   const Message& message = completion.message;
   check(completion);
+  if (message.checksum) {
+    if (--message.checksum->incomplete > 0) return;
+    compare(message);
+  }
   if (message.peer != kNone) count(*message.collective, message.sending, message.peer, message.bytes);
   message.collective->complete(*this, message);
 }
@@ -134,17 +166,28 @@ void Messenger::check(const Completion& completion) const {
   int received = 0;
   check_mpi(MPI_Get_count(&completion.status, MPI_BYTE, &received), "MPI_Get_count");
   const bool receives = !message.sending && message.peer != kNone;
-  if (completion.code == MPI_SUCCESS && !(receives && received != message.bytes)) return;
-  throw runtime_fault(text(name(message), receives ? text(" and received ", received) : "",
+  const std::int64_t expected = message.is_checksum ? kChecksumBytes : message.bytes;
+  if (completion.code == MPI_SUCCESS && !(receives && received != expected)) return;
+  throw TransferFault(message.collective->tag(),
+                      text(name(message), receives ? text(" and received ", received) : "",
                            completion.code == MPI_SUCCESS ? "" : ": " + mpi_words(completion.code)));
 }
 
+void Messenger::compare(const Message& message) const {
+  if (message.sending || checksum(message.data, message.bytes) == message.checksum->value) return;
+  throw TransferFault(message.collective->tag(), text(name(message), " at offset ", message.offset,
+                                                      " are not those that were sent (--verify-transfers): memory, "
+                                                      "network card or link of one of the two is faulty"));
+}
+
 std::string Messenger::name(const Message& message) const {
+  const char* what = message.is_checksum ? "the checksum of " : "";
+  const Collective& collective = *message.collective;
   if (message.peer == kNone)
-    return text("rank ", rank_, " in ", message.collective->name(), " with tag ", message.collective->tag(), " of ",
-                message.bytes, " bytes");
-  return text("rank ", rank_, message.sending ? " sending to rank " : " receiving from rank ", message.peer,
-              " with tag ", message.collective->tag(), ": ", message.bytes, " bytes",
+    return text("rank ", rank_, " in ", collective.name(), " with tag ", collective.tag(), ": ", what, message.bytes,
+                " bytes from the root");
+  return text("rank ", rank_, message.sending ? " sending to " : " receiving from ", describe(nodes_, message.peer),
+              " in ", collective.name(), " with tag ", collective.tag(), ": ", what, message.bytes, " bytes",
               message.sending ? "" : " expected");
 }
 
@@ -156,9 +199,9 @@ std::string Messenger::missing(const Collective& collective) const {
     if (message.collective.get() == &collective)
       list += text(" [",
                    message.peer == kNone ? "call of the whole group"
-                   : message.sending     ? text("send to rank ", message.peer)
-                                         : text("receive from rank ", message.peer),
-                   ", ", message.bytes, " bytes at ", message.offset, "]");
+                   : message.sending     ? "send to " + describe(nodes_, message.peer)
+                                         : "receive from " + describe(nodes_, message.peer),
+                   ", ", message.is_checksum ? "checksum of " : "", message.bytes, " bytes at ", message.offset, "]");
   return list;
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/model.h"
 #include "core/timeline.h"
+#include "runtime/comm/node_map.h"
 #include "runtime/device/device.h"
 
 namespace sluice {
@@ -19,6 +20,12 @@ class Messenger;
 
 /// One message of a collective, or a call that MPI itself spreads over a group (no peer).
 struct Message {
+  /// What the sender says of the bytes, where transfers are verified.
+  struct Checksum {
+    std::uint64_t value = 0;
+    int incomplete = 2;  ///< message and checksum, which are complete in any order
+  };
+
   std::shared_ptr<Collective> collective;
   bool sending = false;
   Rank peer = kNone;
@@ -26,6 +33,8 @@ struct Message {
   std::int64_t offset = 0;  ///< in the collective's payload [B]
   std::int64_t bytes = 0;   ///< at most chunk_bytes
   int step = 0;             ///< for the collective: which of its steps this is a piece of
+  std::shared_ptr<Checksum> checksum = {};
+  bool is_checksum = false;  ///< this is the one that follows
 };
 
 /// One rank's part in a collective: which messages are next when one is complete.
@@ -68,11 +77,14 @@ class Collective : public std::enable_shared_from_this<Collective> {
 class Messenger {
  public:
   /// @param chunk_bytes  the most that one message may carry
-  Messenger(MPI_Comm comm, std::vector<int> node_of_rank, std::int64_t chunk_bytes);
+  Messenger(MPI_Comm comm, NodeMap nodes, std::int64_t chunk_bytes);
   /// Gives up what is still in flight.
   ~Messenger();
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
+
+  /// As Communicator::verify_transfers.
+  void verify() { verifies_ = true; }
 
   [[nodiscard]] int max_tag() const { return max_tag_; }
   [[nodiscard]] std::int64_t chunk_bytes() const { return chunk_bytes_; }
@@ -87,8 +99,10 @@ class Messenger {
   /// A send is complete only when its receive has begun (MPI_Issend): so a payload's slot, not MPI's memory, holds what
   /// a slow peer does not take.
   void post(Message message);
-  /// A call that is under way already; nothing is counted for it.
-  void adopt(Message message, MPI_Request request);
+  /// Calls MPI_Ibcast; nothing is counted for it.
+  /// @param message  without a peer
+  /// @param root     in `comm`
+  void broadcast(Message message, int root, MPI_Comm comm);
   /// A move from a rank to itself is a copy, no traffic.
   void count(Collective& collective, bool sent, Rank peer, std::int64_t bytes);
 
@@ -110,6 +124,9 @@ class Messenger {
   };
 
   bool begin_what_is_ready();
+  void adopt(Message message, MPI_Request request);
+  void attach_checksum(Message& message) const;
+  void compare(const Message& message) const;
   [[nodiscard]] std::vector<Completion> take_completions();
   void check(const Completion& completion) const;
   void settle(const Completion& completion);
@@ -118,8 +135,9 @@ class Messenger {
   MPI_Comm comm_;
   Rank rank_ = 0;
   int max_tag_ = 0;
-  std::vector<int> node_of_rank_;
+  NodeMap nodes_;
   std::int64_t chunk_bytes_;
+  bool verifies_ = false;
   std::vector<std::shared_ptr<Collective>> waiting_;  ///< for their `ready`, or for their turn
   std::vector<MPI_Request> requests_;
   std::vector<Message> messages_;  ///< messages_[i] belongs to requests_[i]

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "runtime/comm/mpi_check.h"
-
 namespace sluice {
 
-MpiBroadcast::MpiBroadcast(std::shared_ptr<const CollectivePart> part, MPI_Comm comm, void* data, int tag, Event ready)
+MpiBroadcast::MpiBroadcast(std::shared_ptr<const CollectivePart> part, MPI_Comm comm, bool sends, void* data, int tag,
+                           Event ready)
     : Collective(part->bytes, tag, std::move(ready)),
       part_(std::move(part)),
       comm_(comm),
+      sends_(sends),
       data_(static_cast<std::byte*>(data)) {}
 
 void MpiBroadcast::begin(Messenger& messenger) {
@@ -20,9 +20,9 @@ void MpiBroadcast::begin(Messenger& messenger) {
   std::int64_t offset = 0;
   do {
     const std::int64_t chunk = std::min(messenger.chunk_bytes(), bytes() - offset);
-    MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Ibcast(data_ + offset, static_cast<int>(chunk), MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
-    messenger.adopt({.collective = shared_from_this(), .offset = offset, .bytes = chunk}, request);
+    messenger.broadcast(
+        {.collective = shared_from_this(), .sending = sends_, .data = data_ + offset, .offset = offset, .bytes = chunk},
+        root, comm_);
     ++chunks_left_;
     offset += chunk;
   } while (offset < bytes());

@@ -15,7 +15,8 @@ namespace sluice {
 class MpiBroadcast : public Collective {
  public:
   /// @param comm  of the group's members in their order; outlives it
-  MpiBroadcast(std::shared_ptr<const CollectivePart> part, MPI_Comm comm, void* data, int tag, Event ready);
+  /// @param sends whether this rank is the root
+  MpiBroadcast(std::shared_ptr<const CollectivePart> part, MPI_Comm comm, bool sends, void* data, int tag, Event ready);
 
   [[nodiscard]] const char* name() const override { return "MPI_Ibcast"; }
   void begin(Messenger& messenger) override;
@@ -27,6 +28,7 @@ class MpiBroadcast : public Collective {
  private:
   std::shared_ptr<const CollectivePart> part_;
   MPI_Comm comm_;
+  bool sends_;
   std::byte* data_;
   bool begun_ = false;
   int chunks_left_ = 0;

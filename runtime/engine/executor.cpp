@@ -153,13 +153,15 @@ int Executor::version(const Instruction& compute, LayerId layer) const {
 }
 
 void Executor::name_faults(const std::function<void()>& work) const {
+  const auto instruction = [&] { return describe(plan_, *program_, comm_.rank(), index_, run_.step); };
   try {
     work();
   } catch (const AlarmHeard&) {
     throw;
+  } catch (const TransferFault& fault) {
+    throw Error(fault.exit_code(), text(instruction(), ": ", describe_transfer(fault.tag()), ": ", fault.what()));
   } catch (const Error& error) {
-    throw Error(error.exit_code(),
-                text(describe(plan_, *program_, comm_.rank(), index_, run_.step), ": ", error.what()));
+    throw Error(error.exit_code(), text(instruction(), ": ", error.what()));
   }
 }
 

@@ -79,6 +79,8 @@ class Executor {
  private:
   /// A fault in `work` also names the instruction at hand.
   void name_faults(const std::function<void()>& work) const;
+  /// The transfer under way with that tag: often another than that of the instruction at hand.
+  [[nodiscard]] std::string describe_transfer(int tag) const;
   void execute(const Instruction& instruction);
   void load_input(int microbatch);
   void load_labels(int microbatch);
@@ -89,7 +91,7 @@ class Executor {
   void start_all_reduce(const Instruction& instruction);
   void wait(const Instruction& instruction);
   [[nodiscard]] void* payload(const Instruction& instruction) const;
-  [[nodiscard]] int tag(const Instruction& instruction) const;
+  [[nodiscard]] int tag(int transfer, int microbatch) const;
   void optimizer_step(const Instruction& instruction);
 
   /// With micro-batch and version counted from the fill; none if it is left out.

@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "core/index.h"
+#include "core/text.h"
 #include "runtime/engine/executor.h"
+#include "runtime/engine/instruction_text.h"
 
 namespace sluice {
 
@@ -14,8 +16,13 @@ void* Executor::payload(const Instruction& instruction) const {
 }
 
 // Micro-batches that are a window apart share a tag: no rank has both in flight, and MPI keeps the order of messages.
-int Executor::tag(const Instruction& instruction) const {
-  return instruction.transfer * window_ + std::max(instruction.microbatch, 0) % window_;
+int Executor::tag(int transfer, int microbatch) const { return transfer * window_ + std::max(microbatch, 0) % window_; }
+
+std::string Executor::describe_transfer(int tag) const {
+  for (const auto& [key, operation] : operations_)
+    if (const auto [transfer, microbatch] = key; this->tag(transfer, microbatch) == tag && !operation.done())
+      return text("T", transfer, " (", describe(plan_, plan_.transfers[at(transfer)], microbatch), ")");
+  return "a transfer";
 }
 
 void Executor::start_multicast(const Instruction& instruction) {
@@ -27,18 +34,18 @@ void Executor::start_multicast(const Instruction& instruction) {
     }
   // One event serves both ends: at the root the payload is computed, elsewhere
   // the slot's last reader has run, once everything enqueued so far is done.
-  operations_.emplace(
-      std::pair{instruction.transfer, instruction.microbatch},
-      comm_.start(parts_[at(instruction.transfer)], payload(instruction), tag(instruction), stream_->record()));
+  operations_.emplace(std::pair{instruction.transfer, instruction.microbatch},
+                      comm_.start(parts_[at(instruction.transfer)], payload(instruction),
+                                  tag(instruction.transfer, instruction.microbatch), stream_->record()));
 }
 
 void Executor::start_all_reduce(const Instruction& instruction) {
   const LayerId id = plan_.transfers[at(instruction.transfer)].layer;
   LayerRuntime& layer = layers_.at(id);
   if (!has_gradient_[at(id)]) layer.clear_gradients(*stream_);  // a replica without a micro-batch adds nothing
-  operations_.emplace(
-      std::pair{instruction.transfer, instruction.microbatch},
-      comm_.start(parts_[at(instruction.transfer)], layer.gradients(), tag(instruction), stream_->record()));
+  operations_.emplace(std::pair{instruction.transfer, instruction.microbatch},
+                      comm_.start(parts_[at(instruction.transfer)], layer.gradients(),
+                                  tag(instruction.transfer, instruction.microbatch), stream_->record()));
 }
 
 void Executor::wait(const Instruction& instruction) {

@@ -25,7 +25,7 @@ struct TrainOptions {
   std::optional<std::string> weights;
   std::int64_t epochs = 0, seed = 0;
   int threads = 1;
-  bool remap = false;
+  bool remap = false, verify_transfers = false;
   SgdSettings sgd;
   TrainerSettings trainer;
 };
@@ -49,6 +49,8 @@ po::options_description options_table(TrainOptions& options, const Communicator&
   add("record-every", po::value(&options.trainer.record_every)->default_value(10),
       "record the times of all instructions in each such step");
   add("remap", po::bool_switch(&options.remap), "run although the job groups its ranks by node in another way");
+  add("verify-transfers", po::bool_switch(&options.verify_transfers),
+      "compare a checksum of every message, and end the job where one was corrupted");
   add("device", po::value(&options.device)->default_value("host"), "host, or fake (asynchronous, for tests)");
   add_wait_limit(table, world);
   return table;
@@ -126,6 +128,7 @@ void train_command(Communicator& world, const Words& words) {
   PlacedPlan placed = start_plan(world, options.plan, options.remap);
   const Plan& plan = placed.plan;
   Communicator& comm = placed.comm;
+  if (options.verify_transfers) comm.verify_transfers();
   StepClock clock;
   std::unique_ptr<Device> device;
   std::unique_ptr<DataLoader> data;

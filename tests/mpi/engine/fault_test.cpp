@@ -79,5 +79,34 @@ TEST_F(Fault, a_rank_that_is_killed_ends_the_job_at_once) {
   expect_tidy_end();
 }
 
+TEST_F(Fault, a_flipped_bit_is_found_only_where_transfers_are_verified) {
+  const auto train_with = [&](const std::string& launcher_options, const std::string& more) {
+    launcher_options_ = launcher_options;
+    return train(kRanks, "plan.h5", text("--steps 3 --wait-limit 20 ", more, " -o ", file("results.h5")));
+  };
+  const std::string flip = text("-genv LD_PRELOAD ", FLIP_BIT, " -genv SLUICE_TEST_FLIP_BIT '0 4 200'");
+  const auto losses = [&] {
+    std::vector<float> losses;
+    for (const StepRecord& step : read_results(file("results.h5")).tables.steps) losses.push_back(step.loss);
+    std::filesystem::remove(file("results.h5"));
+    return losses;
+  };
+  ASSERT_EQ(train_with("", "").code, 0);
+  const std::vector<float> right = losses();
+  ASSERT_EQ(train_with("", "--verify-transfers").code, 0);
+  EXPECT_EQ(losses(), right);
+
+  const Outcome unnoticed = train_with(flip, "");
+  EXPECT_EQ(unnoticed.code, 0) << unnoticed.err;
+  EXPECT_NE(losses(), right);
+
+  const Outcome found = train_with(flip, "--verify-transfers");
+  EXPECT_EQ(found.code, static_cast<int>(ExitCode::runtime_fault)) << found.err;
+  for (const char* part : {"sluice-run: rank ", "receiving from rank 0 (world rank 0 on ",
+                           "are not those that were sent", "program step, instruction ", "all other ranks answer"})
+    EXPECT_EQ(found.times(part), 1) << part << " should be said once in:\n" << found.err;
+  expect_tidy_end();
+}
+
 }  // namespace
 }  // namespace sluice

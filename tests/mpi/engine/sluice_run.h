@@ -47,8 +47,8 @@ class SluiceRun : public testing::Test {
   [[nodiscard]] std::string file(const std::string& name) const { return folder_ / name; }
 
   [[nodiscard]] Outcome run(int ranks, const std::string& arguments) const {
-    const std::string command = text("SLUICE_WAIT_LIMIT=60 ", MPIEXEC, " -n ", ranks, " ", SLUICE_RUN, " ", arguments,
-                                     " >", file("out"), " 2>", file("err"));
+    const std::string command = text("SLUICE_WAIT_LIMIT=60 ", MPIEXEC, " ", launcher_options_, " -n ", ranks, " ",
+                                     SLUICE_RUN, " ", arguments, " >", file("out"), " 2>", file("err"));
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), contents(file("out")), contents(file("err"))};
   }
@@ -91,6 +91,7 @@ class SluiceRun : public testing::Test {
   }
 
   std::filesystem::path folder_;
+  std::string launcher_options_;
 };
 
 }  // namespace sluice
