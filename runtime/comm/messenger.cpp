@@ -1,6 +1,7 @@
 #include "runtime/comm/messenger.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -36,13 +37,16 @@ Messenger::Messenger(MPI_Comm comm, NodeMap nodes, std::int64_t chunk_bytes)
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
 }
 
-// Only after a fault: nobody waits for these any more, and no destructor may throw.
+// Only after a fault there are any: nobody waits for these any more, and no destructor may throw. MPI may still read
+// and write their memory, so what they own stays.
 Messenger::~Messenger() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (messages_[i].peer == kNone) continue;  // MPI allows neither for collectives
     if (!messages_[i].sending) MPI_Cancel(&requests_[i]);
     MPI_Request_free(&requests_[i]);
   }
+  static auto* const kept = new std::vector<Message>;
+  std::move(messages_.begin(), messages_.end(), std::back_inserter(*kept));
 }
 
 void Messenger::start(const std::shared_ptr<Collective>& collective) {

@@ -99,11 +99,17 @@ void warn_of_other_device(Communicator& comm, const Device& device, const Profil
                   threads, ": predicted times may be off"));
 }
 
-/// After a fault, too, what was recorded is on disk.
-TrainingSummary train_and_keep(Trainer& trainer, Recorder& recorder) {
+/// After a fault, too, what was recorded is on disk. What MPI may still read and write stays in memory until the
+/// process ends: messages are under way.
+TrainingSummary train(Trainer& trainer, Recorder& recorder, std::unique_ptr<Executor>& executor,
+                      std::unique_ptr<Device>& device) {
   try {
     return trainer.train();
+  } catch (const AgreedError&) {
+    throw;
   } catch (const Error&) {
+    (void)executor.release();
+    (void)device.release();
     recorder.flush();
     throw;
   }
@@ -148,7 +154,7 @@ void train_command(Communicator& world, const Words& words) {
   const Prediction predicted = predict_step(plan);
   Recorder recorder(comm, clock, options.output, header(options, words, *values, plan, *device, predicted.timeline));
   Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
-  const TrainingSummary summary = train_and_keep(trainer, recorder);
+  const TrainingSummary summary = train(trainer, recorder, executor, device);
   recorder.finish();
   if (options.weights)
     save_weights(comm, *executor, plan.profile.model, *options.weights,
