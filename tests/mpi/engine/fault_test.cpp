@@ -84,7 +84,7 @@ TEST_F(Fault, a_flipped_bit_is_found_only_where_transfers_are_verified) {
     launcher_options_ = launcher_options;
     return train(kRanks, "plan.h5", text("--steps 3 --wait-limit 20 ", more, " -o ", file("results.h5")));
   };
-  const std::string flip = text("-genv LD_PRELOAD ", FLIP_BIT, " -genv SLUICE_TEST_FLIP_BIT '0 4 200'");
+  const std::string flip = text("-genv LD_PRELOAD ", FLIP_BIT, " -genv SLUICE_TEST_FLIP_BIT '0 2 200'");
   const auto losses = [&] {
     std::vector<float> losses;
     for (const StepRecord& step : read_results(file("results.h5")).tables.steps) losses.push_back(step.loss);
