@@ -20,7 +20,7 @@ job() { # launcher options, --, program: in the background, its log in ./log; re
   sleep 1
 }
 
-processes() { on_head pgrep -x sluice-run || true; }
+processes() { on_head pgrep -x 'sluice-run|endless_multica' || true; } # a name has 15 characters
 signal() { # signal, rank
   local process
   for process in $(processes); do
@@ -89,6 +89,17 @@ grep 'sluice-run: rank' log | while read -r line; do
   [[ $line == *"no answer from ${both_of[$node]}"* ]] || fail "the ranks behind the dead link are not named: $line"
 done
 expect_readable 'a dead link'
+
+# Multicasts of 64 MiB: what is killed is in the middle of one. Nobody has to be killed by the launcher where all answer.
+multicasts=("$build/bin/endless_multicasts" 67108864 "$limit")
+job --kill-on-bad-exit=0 -- "${multicasts[@]}"
+signal KILL 3
+expect_end 'a rank killed in a multicast' 137 3
+for kill in 0 1; do
+  job --kill-on-bad-exit=$kill -- "${multicasts[@]}" 2
+  expect_end "a rank that does not take part, --kill-on-bad-exit=$kill" 1 none
+  grep -q 'all other ranks answer; waiting for nobody: rank 2 (world rank 2 on node2)' log || fail "rank 2 is not named: $(cat log)"
+done
 
 # MPI_Finalize, with a rank that is gone.
 code=0
