@@ -83,7 +83,9 @@ void Messenger::post(Message message) {
   const auto post_bytes = [&](void* data, std::int64_t bytes) {
     MPI_Request request = MPI_REQUEST_NULL;
     const int count = static_cast<int>(bytes);
-    if (message.sending)
+    if (message.sending && message.is_checksum)  // nobody waits for it
+      check_mpi(MPI_Isend(data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Isend");
+    else if (message.sending)
       check_mpi(MPI_Issend(data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Issend");
     else
       check_mpi(MPI_Irecv(data, count, MPI_BYTE, message.peer, tag, comm_, &request), "MPI_Irecv");

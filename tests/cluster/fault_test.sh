@@ -20,7 +20,10 @@ job() { # launcher options, --, program: in the background, its log in ./log; re
   sleep 1
 }
 
-processes() { on_head pgrep -x 'sluice-run|endless_multica' || true; } # a name has 15 characters
+processes() { # pgrep sees 15 characters of a name
+  local name
+  for name in sluice-run endless_multica; do on_head pgrep -x "$name" || true; done
+}
 signal() { # signal, rank
   local process
   for process in $(processes); do
