@@ -247,10 +247,22 @@ std::vector<Move> all_reduce_moves(const Group& group, const Route& route, std::
   return moves;
 }
 
+std::vector<Move> collective_moves(CollectiveKind kind, const Group& group, const Route& route, std::int64_t bytes,
+                                   const Cluster& cluster) {
+  switch (kind) {
+    case CollectiveKind::multicast:
+      return multicast_moves(group, route, bytes, cluster);
+    case CollectiveKind::all_reduce:
+      return all_reduce_moves(group, route, bytes, cluster);
+    case CollectiveKind::all_to_all:
+      return all_to_all_moves(group, route, bytes, cluster);
+  }
+  return {};
+}
+
 std::vector<Move> moves_of(const Plan& plan, const Transfer& transfer) {
-  const bool sums = collective_of(transfer.payload) == CollectiveKind::all_reduce;
-  return (sums ? all_reduce_moves : multicast_moves)(plan.groups[at(transfer.group)], transfer.route, transfer.bytes,
-                                                     plan.cluster);
+  return collective_moves(collective_of(transfer.payload), plan.groups[at(transfer.group)], transfer.route,
+                          transfer.bytes, plan.cluster);
 }
 
 std::vector<Move> all_to_all_moves(const Group& group, const Route& route, std::int64_t block_bytes,

@@ -50,9 +50,6 @@ struct Move {
 [[nodiscard]] std::vector<Move> all_reduce_moves(const Group& group, const Route& route, std::int64_t bytes,
                                                  const Cluster& cluster);
 
-/// Of a plan's transfer, by its payload's collective.
-[[nodiscard]] std::vector<Move> moves_of(const Plan& plan, const Transfer& transfer);
-
 /// All-to-all of p members (in the group's order), each with a block of `block_bytes` for each. A member's memory is
 /// its p send blocks, then its p receive blocks, then (leaders) scratch. What a member has for itself is a move to
 /// itself: a copy, no traffic.
@@ -61,6 +58,13 @@ struct Move {
 /// gathered at the node's leader, exchanged in one message from each leader to each other, and spread there.
 [[nodiscard]] std::vector<Move> all_to_all_moves(const Group& group, const Route& route, std::int64_t block_bytes,
                                                  const Cluster& cluster);
+
+/// Those of any kind; `bytes` are an all-to-all's block_bytes.
+[[nodiscard]] std::vector<Move> collective_moves(CollectiveKind kind, const Group& group, const Route& route,
+                                                 std::int64_t bytes, const Cluster& cluster);
+
+/// Of a plan's transfer, by its payload's collective.
+[[nodiscard]] std::vector<Move> moves_of(const Plan& plan, const Transfer& transfer);
 
 /// Who sends to whom in a ring all-reduce (Patarasuk, Yuan 2009): the members in
 /// order of (node, rank), each to the next, the last to the first. So a node has

@@ -15,13 +15,6 @@
 namespace sluice {
 namespace {
 
-std::vector<Move> moves_of(CollectiveKind kind, const Group& group, const Route& route, std::int64_t bytes,
-                           const Cluster& cluster) {
-  if (kind == CollectiveKind::all_to_all) throw infeasible("an all-to-all has no price yet");
-  return kind == CollectiveKind::all_reduce ? all_reduce_moves(group, route, bytes, cluster)
-                                            : multicast_moves(group, route, bytes, cluster);
-}
-
 /// Idle links, and what messages take of them.
 class Links {
  public:
@@ -37,9 +30,10 @@ class Links {
                         move.bytes);
   }
 
-  /// Both links serve the message next, once it is ready.
+  /// Both links serve the message next, once it is ready. A copy takes none.
   /// @return when they are free again [ns]
   std::int64_t serve(const Move& move, std::int64_t ready_ns) {
+    if (move.from == move.to) return ready_ns;
     const bool crosses = link_between(cluster_, move.from, move.to) == LinkKind::inter_node;
     std::int64_t& outgoing = (crosses ? nics_[node(move.from)] : ranks_[at(move.from)]).outgoing_ns;
     std::int64_t& incoming = (crosses ? nics_[node(move.to)] : ranks_[at(move.to)]).incoming_ns;
@@ -195,7 +189,7 @@ double collective_time(CollectiveKind kind, const Group& group, const Route& rou
       bytes / static_cast<std::int64_t>(sizeof(float)) >= std::ssize(group.members))
     return kNanosecond *
            static_cast<double>(play_ring(ring_edges(group, cluster), bytes, Links(cluster, kind, route.algorithm)));
-  return moves_time(moves_of(kind, group, route, bytes, cluster), kind, route.algorithm, cluster);
+  return moves_time(collective_moves(kind, group, route, bytes, cluster), kind, route.algorithm, cluster);
 }
 
 double moves_time(std::span<const Move> moves, CollectiveKind kind, Algorithm algorithm, const Cluster& cluster) {

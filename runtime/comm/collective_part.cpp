@@ -19,19 +19,6 @@ void require_member(Rank rank, const char* collective, const Group& group, int r
     if (!is_member(wanted)) throw runtime_fault(text(collective, ": rank ", wanted, " is not a member"));
 }
 
-std::vector<Move> moves_of(CollectiveKind kind, const Group& group, const Route& route, std::int64_t bytes,
-                           const Cluster& cluster) {
-  switch (kind) {
-    case CollectiveKind::multicast:
-      return multicast_moves(group, route, bytes, cluster);
-    case CollectiveKind::all_reduce:
-      return all_reduce_moves(group, route, bytes, cluster);
-    case CollectiveKind::all_to_all:
-      return all_to_all_moves(group, route, bytes, cluster);
-  }
-  return {};
-}
-
 }  // namespace
 
 CollectivePart collective_part(Rank rank, int ranks, CollectiveKind kind, const Group& group, const Route& route,
@@ -42,7 +29,7 @@ CollectivePart collective_part(Rank rank, int ranks, CollectiveKind kind, const 
           .group = group,
           .route = route,
           .bytes = bytes,
-          .steps = steps_of(rank, moves_of(kind, group, route, bytes, cluster))};
+          .steps = steps_of(rank, collective_moves(kind, group, route, bytes, cluster))};
 }
 
 }  // namespace sluice

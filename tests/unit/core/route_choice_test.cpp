@@ -82,6 +82,15 @@ TEST(CollectiveTime, of_a_scatter_and_an_allgather_takes_the_parts_twice) {
 }
 
 /// A ring priced round by round is what its moves take if they are played: the same chunks as a multicast's list.
+TEST(CollectiveTime, of_a_flat_all_to_all_takes_a_round_for_each_other_member) {
+  for (const int p : {1, 2, 3, 16}) {
+    const Seated made = one_a_node(p);
+    EXPECT_NEAR(collective_time(CollectiveKind::all_to_all, made.group, {Algorithm::flat, 0}, 5000, made.cluster),
+                (p - 1) * (kAlpha + 5000 * kBeta), kHalfNs)
+        << p << " members; what they keep is no traffic";
+  }
+}
+
 TEST(CollectiveTime, of_a_ring_is_that_of_its_moves) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {
