@@ -12,6 +12,7 @@
 
 #include "core/statistics.h"
 #include "core/text.h"
+#include "runtime/comm/algorithm_probe.h"
 #include "runtime/comm/link_fit.h"
 
 namespace sluice {
@@ -153,6 +154,9 @@ Cluster probe(const Communicator& communicator, const ProbeSettings& settings) {
   if (inter && !intra) log("one rank on each node: no intra-node link to measure, it takes the inter-node figures");
   cluster.intra_node = intra.value_or(inter.value_or(LinkClass{}));
   cluster.inter_node = inter.value_or(cluster.intra_node);
+  cluster.algorithm_costs = probe_algorithms(
+      own, cluster,
+      {.largest_bytes = settings.largest_payload, .seconds = settings.algorithm_seconds, .log = quiet_elsewhere.log});
   return cluster;
 }
 

@@ -12,8 +12,10 @@
 namespace sluice {
 
 struct ProbeSettings {
-  std::int64_t largest_bytes = std::int64_t{16} << 20;  ///< messages of 8 B up to this, above 8 KiB
-  int most_pairs = 4;                                   ///< per link class
+  std::int64_t largest_bytes = std::int64_t{16} << 20;   ///< messages of 8 B up to this, above 8 KiB
+  int most_pairs = 4;                                    ///< per link class
+  std::int64_t largest_payload = std::int64_t{4} << 20;  ///< of collectives
+  double algorithm_seconds = 18;                         ///< to time collectives in, about
   /// Gets rank 0's lines for people: figures with their fit errors, and what could not be measured.
   std::function<void(const std::string&)> log;
 };
@@ -21,7 +23,8 @@ struct ProbeSettings {
 /// Measures the job's own nodes: one message there and back between pairs of
 /// ranks, one pair at a time, the others idle; the median for each size, half of
 /// it is one message; latency and bandwidth by fit_link over all pairs of a class.
-/// It goes through the communicator, so the figures hold what a run will see.
+/// It goes through the communicator, so the figures hold what a run will see. Then
+/// the algorithms of collectives, each by its own times (probe_algorithms).
 ///
 /// A class without a pair takes the other's figures (one node: inter-node = intra-
 /// node; one rank a node: the other way), and with one rank alone links cost

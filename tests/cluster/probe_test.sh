@@ -13,3 +13,12 @@ mapfile -t bandwidth < <(column cluster.h5 /links/bandwidth_bytes_per_s | xargs 
 expect_between 'inter-node bandwidth' 20000000 "${bandwidth[1]}" 140000000
 expect_between 'intra-node bandwidth' "${bandwidth[1]}" "${bandwidth[0]}" 1000000000000
 expect_equal 'ranks that measured at once' 2 "$(h5dump --attribute=/concurrent_ranks profile.h5 | sed -n 's/.*(0): //p')"
+
+# The algorithms of collectives, each by its own times; a plan for this cluster is priced by them.
+algorithms=$(column cluster.h5 /algorithms/collective | sort | uniq -c | xargs)
+expect_equal 'algorithms' '2 all_reduce 2 all_to_all 7 multicast' "$algorithms"
+grep --only-matching 'predicted against measured collectives: .*' sluice-measure-*.log || fail 'no word on how well times are told'
+"$build/bin/sluice" optimize --profile profile.h5 --cluster cluster.h5 --microbatches 4 -o plan.h5
+for figures in median_error inter_node_bandwidth_bytes_per_s; do
+  expect_equal "the plan's $figures" "$(column cluster.h5 /algorithms/$figures)" "$(column plan.h5 /plan/cluster/algorithms/$figures)"
+done
