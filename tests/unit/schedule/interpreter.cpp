@@ -130,9 +130,9 @@ struct Call {
   int transfer = kNone;
   int microbatch = kNone;
   int version = 0;
-  const std::vector<Edge>* edges = nullptr;
-  std::vector<bool> moved;        // by edge
-  std::map<Rank, Symbol> held;    // payload by rank that has it; all-reduce: each member's part
+  const std::vector<Move>* moves = nullptr;
+  std::vector<bool> moved;
+  std::map<Rank, Symbol> held;    // payload by rank that has all of it; all-reduce: each member's part
   std::map<Rank, bool> finished;  // members that have started: has their wait ended?
 };
 
@@ -156,8 +156,9 @@ class Machine {
         lateness_(plan),
         late_(lateness_.asynchronous() && program.name != "evaluate"),
         ranks_(program.ranks.size()) {
-    for (const Group& group : plan.groups)
-      edges_.push_back(multicast_edges(group, plan.multicast.value_or(Algorithm::hierarchical), plan.cluster));
+    for (const Transfer& transfer : plan.transfers)
+      moves_.push_back(multicast_moves(plan.groups[static_cast<std::size_t>(transfer.group)], transfer.route,
+                                       transfer.bytes, plan.cluster));
     for (std::size_t l = 0; l < model_.layers.size(); ++l)
       for (std::size_t r = 0; r < ranks_.size(); ++r) {
         Weights& weights = ranks_[r].weights[static_cast<int>(l)];
@@ -186,8 +187,8 @@ class Machine {
       if (may_step(static_cast<Rank>(r))) ready.push_back(static_cast<Rank>(r));
     std::vector<std::pair<Call*, std::size_t>> movable;
     for (Call* call : active_)
-      for (std::size_t e = 0; e < call->moved.size(); ++e)
-        if (may_move(*call, e)) movable.emplace_back(call, e);
+      for (std::size_t m = 0; m < call->moved.size(); ++m)
+        if (may_move(*call, m)) movable.emplace_back(call, m);
     const std::size_t choices = ready.size() + movable.size();
     if (choices == 0) return false;
     const std::size_t choice = std::uniform_int_distribution<std::size_t>(0, choices - 1)(random_);
@@ -212,20 +213,36 @@ class Machine {
 
   static bool passed_on(const Call& call, Rank rank) {
     if (!call.held.contains(rank)) return false;
-    for (std::size_t e = 0; e < call.moved.size(); ++e)
-      if ((*call.edges)[e].from == rank && !call.moved[e]) return false;
+    for (std::size_t m = 0; m < call.moved.size(); ++m)
+      if ((*call.moves)[m].from == rank && !call.moved[m]) return false;
     return true;
   }
 
-  static bool may_move(const Call& call, std::size_t e) {
-    const Edge& edge = (*call.edges)[e];
-    return !call.moved[e] && call.held.contains(edge.from) && call.finished.contains(edge.to);
+  bool may_move(const Call& call, std::size_t m) const {
+    const Move& move = (*call.moves)[m];
+    return !call.moved[m] && call.finished.contains(move.from) && call.finished.contains(move.to) &&
+           (move.from == root(call) || has(call, move.from, move.offset, move.bytes));
   }
 
-  void move(Call& call, std::size_t e) {
-    const Edge& edge = (*call.edges)[e];
-    call.moved[e] = true;
-    call.held[edge.to] = call.held.at(edge.from);
+  /// Each byte comes once; of no bytes, the message that says so must have come.
+  static bool has(const Call& call, Rank rank, std::int64_t offset, std::int64_t bytes) {
+    std::int64_t here = 0;
+    bool told = false;
+    for (std::size_t m = 0; m < call.moved.size(); ++m) {
+      const Move& move = (*call.moves)[m];
+      if (!call.moved[m] || move.to != rank) continue;
+      here +=
+          std::max<std::int64_t>(0, std::min(offset + bytes, move.target + move.bytes) - std::max(offset, move.target));
+      told = told || move.target == offset;
+    }
+    return here == bytes && (bytes > 0 || told);
+  }
+
+  void move(Call& call, std::size_t m) {
+    const Move& move = (*call.moves)[m];
+    const Transfer& transfer = plan_.transfers[static_cast<std::size_t>(call.transfer)];
+    call.moved[m] = true;
+    if (has(call, move.to, 0, transfer.bytes)) call.held[move.to] = call.held.at(root(call));
     if (std::all_of(call.moved.begin(), call.moved.end(), [](bool moved) { return moved; }))
       active_.erase(std::find(active_.begin(), active_.end(), &call));
   }
@@ -414,6 +431,8 @@ class Machine {
       call.transfer = instruction.transfer;
       call.microbatch = instruction.microbatch;
       call.version = instruction.version;
+      call.moves = &moves_[static_cast<std::size_t>(instruction.transfer)];
+      call.moved.assign(sums(instruction) ? 0 : call.moves->size(), false);
       if (!sums(instruction)) active_.push_back(&call);
     }
     if (call.transfer != instruction.transfer || call.microbatch != instruction.microbatch)
@@ -504,11 +523,7 @@ class Machine {
 
   Call& call_at(int group, int position) {
     std::deque<Call>& calls = calls_[group];
-    while (static_cast<int>(calls.size()) <= position) {
-      Call& call = calls.emplace_back();
-      call.edges = &edges_[static_cast<std::size_t>(group)];
-      call.moved.assign(call.edges->size(), false);
-    }
+    while (static_cast<int>(calls.size()) <= position) calls.emplace_back();
     return calls[static_cast<std::size_t>(position)];
   }
 
@@ -557,6 +572,10 @@ class Machine {
   [[nodiscard]] const Group& group(const Instruction& instruction) const {
     const int index = plan_.transfers[static_cast<std::size_t>(instruction.transfer)].group;
     return plan_.groups[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] Rank root(const Call& call) const {
+    const int index = plan_.transfers[static_cast<std::size_t>(call.transfer)].group;
+    return plan_.groups[static_cast<std::size_t>(index)].root;
   }
   [[nodiscard]] bool sums(const Instruction& instruction) const {
     return plan_.transfers[static_cast<std::size_t>(instruction.transfer)].payload == Payload::weight_gradients;
@@ -613,7 +632,7 @@ class Machine {
   const Program& program_;
   std::mt19937_64 random_;
   std::vector<std::vector<TensorId>> made_;  // by layer
-  std::vector<std::vector<Edge>> edges_;     // by group
+  std::vector<std::vector<Move>> moves_;     // by transfer, as of a multicast
   const Lateness lateness_;
   const bool late_;
   std::vector<RankState> ranks_;

@@ -27,7 +27,8 @@ struct Outcome {
 
 /// Judges a program by running it: every rank one instruction at a time, in an
 /// interleaving drawn by `seed`, values as symbols, layer by layer. A send is
-/// synchronous: it completes only once its receive has started. Sums are sums of
+/// synchronous: it completes only once its receive has started. Multicasts travel by the moves of their transfers'
+/// routes, part by part: a member passes on what it has, and has the payload when all bytes are there. Sums are sums of
 /// numbers, so that they do not depend on who adds what first. Faults are a
 /// stall, a value that is missing, in flight, written twice or (where a stage has
 /// a recompute stage) not recomputed, weights touched while in flight, gradients
@@ -35,7 +36,7 @@ struct Outcome {
 /// not pair up, and members that start a group's collectives in different order.
 /// Asynchronous plans: of an unrolled program (core/asynchronous.h); besides, faults are a version that is not held, in
 /// flight or not the micro-batch's, one replaced while it travels, and updates out of turn.
-/// Shares nothing with verifier and simulator but the plan's tables and multicast_edges.
+/// Shares nothing with verifier and simulator but the plan's tables and multicast_moves.
 [[nodiscard]] Outcome interpret(const Plan& plan, const Program& program, std::uint64_t seed);
 
 /// The weights of every layer with parameters after so many micro-batches of an asynchronous schedule, computed from
