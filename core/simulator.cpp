@@ -121,19 +121,24 @@ class Simulation {
   /// A ring's moves, members^2 of them, are not played one by one.
   void add(const Transfer& transfer) {
     const Group& group = plan_.groups[at(transfer.group)];
-    if (is_ring(transfer)) {
-      ring_s_.try_emplace(
-          {transfer.group, transfer.bytes},
-          collective_time(CollectiveKind::all_reduce, group, transfer.route, transfer.bytes, plan_.cluster));
-      collectives_.add(group, {});
-      return;
-    }
-    const std::vector<Move> moves = moves_of(plan_, transfer);
-    for (const Move& move : moves) {
-      const LinkKind kind = link_between(plan_.cluster, move.from, move.to);
-      move_s_.push_back(message_time(link_of(transfer, kind), move.bytes));
-    }
-    collectives_.add(group, moves);
+    const std::vector<Move> moves = is_ring(transfer) ? std::vector<Move>{} : moves_of(plan_, transfer);
+    const Collectives::Shape& shape = collectives_[collectives_.add(group, moves)];
+    sent_bytes_.resize(sent_bytes_.size() + group.members.size());
+    const auto count = [&](Rank from, Rank to, std::int64_t bytes) {
+      const LinkKind kind = link_between(plan_.cluster, from, to);
+      sent_bytes_[at(collectives_.member(shape, from))][static_cast<std::size_t>(kind)] += bytes;
+      return kind;
+    };
+    for (const Move& move : moves)
+      move_s_.push_back(message_time(link_of(transfer, count(move.from, move.to, move.bytes)), move.bytes));
+    if (!is_ring(transfer)) return;
+    const std::vector<Edge> ring = ring_edges(group, plan_.cluster);
+    const int members = static_cast<int>(ring.size());
+    for (int e = 0; e < members; ++e) count(ring[at(e)].from, ring[at(e)].to, ring_bytes(transfer.bytes, members, e));
+    const auto seconds = [&] {
+      return collective_time(CollectiveKind::all_reduce, group, transfer.route, transfer.bytes, plan_.cluster);
+    };
+    if (const std::pair key(transfer.group, transfer.bytes); !ring_s_.contains(key)) ring_s_.emplace(key, seconds());
   }
 
   static bool is_ring(const Transfer& transfer) {
@@ -150,8 +155,9 @@ class Simulation {
     if (state.instruction != nullptr) {
       if (!is_over(calls_[at(state.call)], rank)) return;
       const Instruction& wait = *std::exchange(state.instruction, nullptr);
+      const LinkBytes& sent = sent_by(rank, calls_[at(state.call)]);
       end_wait(wait, state.call);
-      ran(rank, wait, {state.begun_ns, now_ns});
+      ran(rank, wait, {state.begun_ns, now_ns, sent});
     }
     while (const Instruction* instruction = source_.next(rank))
       if (!execute(rank, *instruction, now_ns)) return;
@@ -160,6 +166,7 @@ class Simulation {
   /// @return whether the rank goes on at once
   bool execute(Rank rank, const Instruction& instruction, std::int64_t now_ns) {
     std::int64_t end_ns = now_ns;
+    LinkBytes sent{};
     switch (instruction.op) {
       case Op::multicast_start:
       case Op::all_reduce_start:
@@ -168,6 +175,7 @@ class Simulation {
       case Op::multicast_wait:
       case Op::all_reduce_wait:
         if (const int call = call_of(instruction); is_over(calls_[at(call)], rank)) {
+          sent = sent_by(rank, calls_[at(call)]);
           end_wait(instruction, call);
         } else {
           RankState& state = ranks_[at(rank)];
@@ -183,10 +191,10 @@ class Simulation {
       default:
         end_ns = later_ns(now_ns, seconds_of(instruction) / plan_.cluster.ranks[at(rank)].speed);
         events_.push(end_ns, kNone, rank);
-        ran(rank, instruction, {now_ns, end_ns});
+        ran(rank, instruction, {now_ns, end_ns, sent});
         return false;
     }
-    ran(rank, instruction, {now_ns, end_ns});
+    ran(rank, instruction, {now_ns, end_ns, sent});
     return true;
   }
 
@@ -204,6 +212,11 @@ class Simulation {
   [[nodiscard]] bool is_over(const Call& call, Rank rank) const {
     if (is_ring(transfer_of(call))) return call.ring_over;
     return call.progress.done(collectives_.member(call.progress.shape(), rank));
+  }
+
+  /// In the whole call.
+  [[nodiscard]] const LinkBytes& sent_by(Rank rank, const Call& call) const {
+    return sent_bytes_[at(collectives_.member(call.progress.shape(), rank))];
   }
 
   int call_of(const Instruction& instruction) {
@@ -306,6 +319,7 @@ class Simulation {
   SimulationSink& sink_;
   Collectives collectives_;                                // by transfer
   std::vector<double> move_s_;                             // by move of these
+  std::vector<LinkBytes> sent_bytes_;                      // by member of these, in one call
   std::map<std::pair<int, std::int64_t>, double> ring_s_;  // by group and bytes
   std::vector<double> compute_s_, update_s_;               // by stage
   EventQueue events_;

@@ -36,7 +36,11 @@
 ///   node if there is one, else by the first owner. Weights that are fetched (Stage::fetches_weights)
 ///   the same, by those owners of the forward that have micro-batches.
 /// - All-reduce of r replicas' weight gradients, once a step: a ring over the owners in order of (node, rank);
-///   each sends and receives 2 (r-1)/r of the bytes (Patarasuk, Yuan 2009).
+///   each sends and receives 2 (r-1)/r of the bytes (Patarasuk, Yuan 2009). By nodes (hierarchical), p of them, a NIC
+///   carries 2 (p-1)/p, at least half of that, and the links inside up to the whole bytes each way.
+/// What enters a node does so once by every algorithm that is aware of nodes. What leaves its maker's node for p others
+/// leaves it once if they are a chain or take part in an allgather, up to log2(p + 1) times by a binomial tree, up to
+/// twice by a binary one, and p times by `hierarchical`: there a NIC may carry up to p times the priced bytes out.
 /// Borders: that of a node is its NIC. Inside a node a rank's own link carries what it
 /// exchanges with ranks of the same node; what comes from another node reaches the lowest rank of
 /// the node that needs it by the NIC alone and is passed on from there.

@@ -8,15 +8,16 @@
 
 namespace sluice {
 
+/// Payload bytes per link class, indexed by LinkKind.
+using LinkBytes = std::array<std::int64_t, 2>;
+
 /// Start and end of one instruction [ns], on a steady clock that starts at the step's begin.
 struct InstructionTime {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
+  LinkBytes sent_bytes{};  ///< of a wait: by this rank in the collective that it ends
   bool operator==(const InstructionTime&) const = default;
 };
-
-/// Payload bytes per link class, indexed by LinkKind.
-using LinkBytes = std::array<std::int64_t, 2>;
 
 struct RankTimeline {
   std::vector<InstructionTime> instructions;  ///< one per instruction of the rank's list

@@ -131,6 +131,62 @@ void add_traffic(Figures& figures, const RunResults& results) {
   }
 }
 
+std::string description(const Plan& plan, const Transfer& transfer) {
+  const Group& group = plan.groups[at(transfer.group)];
+  std::string others;
+  for (const Rank rank : group.members)
+    if (rank != group.root) others += text(others.empty() ? "" : ",", rank);
+  const std::string& name = of_layer(transfer.payload) ? plan.profile.model.layers[at(transfer.layer)].name
+                                                       : plan.profile.model.tensors[at(transfer.tensor)].name;
+  const bool sums = collective_of(transfer.payload) == CollectiveKind::all_reduce;
+  return text(to_string(transfer.payload), " ", name, ", ", group.root, sums ? " with " : " to ", others, " by ",
+              to_string(transfer.route.algorithm));
+}
+
+/// By transfer: what its waits sent. Means instruction by instruction, since a killed run may lack some.
+void add_transfers(Figures& figures, const RunResults& results) {
+  const RunHeader& header = results.header;
+  if (header.predicted.ranks.empty()) return;
+  const Plan& plan = header.plan;
+  const Program& step = training_program(plan);
+  std::map<std::pair<Rank, int>, std::int64_t> times;  // that an instruction was recorded
+  for (const InstructionRecord& row : results.tables.timeline) ++times[{row.rank, row.instruction}];
+  std::vector<TransferFigures> all(plan.transfers.size());
+  const auto add = [&](Rank rank, int index, const LinkBytes& bytes, bool counted) {
+    const Instruction& instruction = step.ranks[at(rank)][at(index)];
+    if (instruction.transfer == kNone) return;
+    TransferFigures& row = all[at(instruction.transfer)];
+    if (counted && !row.counted_bytes) row.counted_bytes.emplace();
+    for (std::size_t link = 0; link < bytes.size(); ++link)
+      (counted ? *row.counted_bytes : row.predicted_bytes)[link] +=
+          static_cast<double>(bytes[link]) / (counted ? static_cast<double>(times[{rank, index}]) : 1);
+  };
+  for (Rank rank = 0; rank < std::ssize(step.ranks); ++rank)
+    for (int i = 0; i < std::ssize(step.ranks[at(rank)]); ++i)
+      add(rank, i, header.predicted.ranks[at(rank)].instructions[at(i)].sent_bytes, false);
+  std::int64_t differing = 0;
+  for (const InstructionRecord& row : results.tables.timeline) {
+    add(row.rank, row.instruction, row.time.sent_bytes, true);
+    differing +=
+        row.time.sent_bytes != header.predicted.ranks[at(row.rank)].instructions[at(row.instruction)].sent_bytes ? 1
+                                                                                                                 : 0;
+  }
+  for (int t = 0; t < std::ssize(all); ++t) {
+    all[at(t)].transfer = t;
+    all[at(t)].what = description(plan, plan.transfers[at(t)]);
+    if (all[at(t)].predicted_bytes != std::array<double, 2>{} ||
+        all[at(t)].counted_bytes.value_or(std::array{0.0, 0.0}) != std::array{0.0, 0.0})
+      figures.transfers.push_back(all[at(t)]);
+  }
+  std::stable_sort(figures.transfers.begin(), figures.transfers.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.predicted_bytes[1], a.predicted_bytes[0]) >
+           std::pair(b.predicted_bytes[1], b.predicted_bytes[0]);
+  });
+  if (differing > 0)
+    figures.flags.push_back(
+        text(differing, " recorded instructions sent other bytes than predicted: see the transfers"));
+}
+
 bool is_staged(Op op) { return is_compute(op) || op == Op::optimizer_step; }
 
 using WorkKey = std::pair<int, Op>;  ///< stage, op
@@ -230,6 +286,7 @@ Figures figures_of(const RunResults& results) {
   add_prediction(figures, header);
   add_ranks(figures, results);
   add_traffic(figures, results);
+  add_transfers(figures, results);
   add_stages(figures, results);
   flag_state(figures, results);
   flag_oversubscription(figures, header);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -45,6 +46,15 @@ struct StageFigures {
   std::int64_t samples = 0;  ///< instructions measured; 0: measured_s means nothing
 };
 
+/// Payload of one transfer in one step, summed over the senders, by LinkKind.
+struct TransferFigures {
+  int transfer = 0;  ///< row of Plan::transfers
+  std::string what;  ///< "activation relu1, 0 to 1,2 by chain"
+  std::array<double, 2> predicted_bytes{};
+  /// Mean over the recorded steps; none if no instruction was recorded.
+  std::optional<std::array<double, 2>> counted_bytes = {};
+};
+
 /// What a run's record says, predicted beside measured.
 struct Figures {
   std::int64_t steps = 0;
@@ -59,7 +69,8 @@ struct Figures {
   std::optional<double> bubble;  ///< over the ranks that compute; none if no rank recorded a step
   double predicted_bubble = 0;
   std::vector<RankFigures> ranks;
-  std::vector<TrafficFigures> traffic;  ///< by LinkKind
+  std::vector<TrafficFigures> traffic;     ///< by LinkKind
+  std::vector<TransferFigures> transfers;  ///< those that send anything, most between nodes first
   std::vector<StageFigures> stages;
   std::vector<std::string> flags;  ///< what a reader should know before believing the numbers
 };

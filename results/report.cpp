@@ -71,6 +71,25 @@ std::string traffic_table(const Figures& figures) {
   return text_table(rows);
 }
 
+std::string transfers_table(const Figures& figures) {
+  constexpr std::size_t kMost = 8;
+  if (figures.transfers.empty()) return "";
+  Rows rows{{"transfers with most bytes per step", "between nodes", "counted", "inside nodes", "counted", ""}};
+  for (const TransferFigures& row : figures.transfers) {
+    if (rows.size() > kMost) break;
+    const auto counted = [&](std::size_t link) {
+      return row.counted_bytes ? format_exact((*row.counted_bytes)[link]) : "-";
+    };
+    const bool differs = row.counted_bytes && *row.counted_bytes != row.predicted_bytes;
+    rows.push_back({row.what, format_exact(row.predicted_bytes[1]), counted(1), format_exact(row.predicted_bytes[0]),
+                    counted(0),
+                    !row.counted_bytes ? "-"
+                    : differs          ? "differs"
+                                       : "equal"});
+  }
+  return text_table(rows) + "\n";
+}
+
 std::string ranks_table(const Figures& figures) {
   Rows rows{{"rank", "host", "compute", "update", "load", "communicate", "wait", "bubble", "predicted", "memory",
              "predicted"}};
@@ -116,7 +135,7 @@ std::string report_text(const RunResults& results) {
   std::string flags;
   for (const std::string& flag : figures.flags) flags += text("! ", flag, "\n");
   return text(summary(results, figures), flags, "\n", totals_table(figures), "\n", stages_table(figures), "\n",
-              traffic_table(figures), "\n", ranks_table(figures), pictures(results));
+              traffic_table(figures), "\n", transfers_table(figures), ranks_table(figures), pictures(results));
 }
 
 std::string report_json(const RunResults& results) {
@@ -152,6 +171,13 @@ std::string report_json(const RunResults& results) {
     json["payload_bytes_per_step"][to_string(row.link)] = {
         {"predicted", row.predicted_bytes},
         {"measured", measured_json(row.measured_bytes.has_value(), row.measured_bytes.value_or(0))}};
+  for (const TransferFigures& row : figures.transfers)
+    for (const LinkKind link : {LinkKind::intra_node, LinkKind::inter_node}) {
+      const auto at_link = static_cast<std::size_t>(link);
+      auto& of_link = json["transfers"][text(row.transfer)][to_string(link)];
+      of_link = {{"predicted", row.predicted_bytes[at_link]},
+                 {"counted", row.counted_bytes ? nlohmann::json((*row.counted_bytes)[at_link]) : nlohmann::json()}};
+    }
   for (const RankFigures& rank : figures.ranks) {
     const bool measured = rank.steps > 0;
     json["ranks"].push_back({{"rank", rank.rank},

@@ -150,7 +150,8 @@ void validate_times(const std::string& path, const RunTables& tables) {
                                    row.received_bytes[1], row.peak_memory_bytes}))
       refuse("ranks", row.step);
   for (const InstructionRecord& row : tables.timeline)
-    if (row.step < 0 || !are_sane({row.time.start_ns, row.time.end_ns})) refuse("timeline", row.step);
+    if (row.step < 0 || !are_sane({row.time.start_ns, row.time.end_ns, row.time.sent_bytes[0], row.time.sent_bytes[1]}))
+      refuse("timeline", row.step);
 }
 
 /// Rows must name ranks and instructions of the header's plan.

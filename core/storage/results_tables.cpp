@@ -19,12 +19,17 @@ void step_columns(Table table) {
 }
 
 /// Bytes per link class, sent or received.
-template <typename Table, typename Row>
-void link_columns(Table& table, const std::string& direction, LinkBytes Row::*field) {
+template <typename Table, typename Field>
+void link_columns(Table& table, const std::string& direction, Field field) {
   for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node})
     table.number(text(direction, "_", to_string(kind), "_bytes"),
-                 [=](auto& row) -> auto& { return (row.*field)[static_cast<std::size_t>(kind)]; },
+                 [=](auto& row) -> auto& { return field(row)[static_cast<std::size_t>(kind)]; },
                  {"B", "payload " + direction});
+}
+template <typename Table, typename Row>
+void link_columns(Table& table, const std::string& direction, LinkBytes Row::*field) {
+  link_columns(
+      table, direction, [=](auto& row) -> auto& { return row.*field; });
 }
 
 template <typename Table>
@@ -50,6 +55,8 @@ void timeline_columns(Table table) {
   table.number("instruction", &InstructionRecord::instruction, {"1", "position in the rank's list"});
   table.number("start_ns", [](auto& row) -> auto& { return row.time.start_ns; }, {"ns", "since the step's begin"});
   table.number("end_ns", [](auto& row) -> auto& { return row.time.end_ns; }, {"ns", "since the step's begin"});
+  link_columns(
+      table, "sent", [](auto& row) -> auto& { return row.time.sent_bytes; });
 }
 
 template <typename Table>

@@ -126,11 +126,14 @@ ProgramRun Executor::run(const Program& program, const RunContext& context) {
   const std::vector<Instruction>& list = program.ranks[at(comm_.rank())];
   for (index_ = 0; index_ < std::ssize(list); ++index_) {
     InstructionTime time{.start_ns = clock_.now_ns() - result.begin_ns};
+    const LinkBytes before = timeline_.sent_bytes;
     name_faults([&] {
       if (const auto instruction = counted(list[at(index_)])) execute(*instruction);
       if (context.settle_each) settle(stream_->record());
     });
     time.end_ns = clock_.now_ns() - result.begin_ns;
+    for (std::size_t link = 0; link < before.size(); ++link)
+      time.sent_bytes[link] = timeline_.sent_bytes[link] - before[link];
     timeline_.instructions.push_back(time);
   }
   settle(stream_->record());

@@ -15,7 +15,7 @@ namespace {
 RankTimeline sample_timeline(std::size_t instructions, std::int64_t start_ns) {
   RankTimeline timeline;
   for (std::size_t i = 0; i < instructions; ++i, start_ns += 100)
-    timeline.instructions.push_back({start_ns, start_ns + 70});
+    timeline.instructions.push_back({start_ns, start_ns + 70, {start_ns + 1, start_ns + 2}});
   return timeline;
 }
 
