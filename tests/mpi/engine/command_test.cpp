@@ -243,6 +243,12 @@ TEST_F(SluiceRun, routes_anew_over_the_jobs_nodes_when_it_remaps) {
   for (std::size_t rank = 0; rank < 4; ++rank) EXPECT_EQ(plan.cluster.ranks[rank].node, static_cast<int>(rank / 2));
   for (const RankStep& step : results.tables.ranks)
     EXPECT_EQ(step.sent_bytes, results.header.predicted.ranks[static_cast<std::size_t>(step.rank)].sent_bytes);
+  const auto& predicted = results.header.predicted.ranks;
+  for (const InstructionRecord& row : results.tables.timeline)
+    EXPECT_EQ(row.time.sent_bytes, predicted[static_cast<std::size_t>(row.rank)]
+                                       .instructions[static_cast<std::size_t>(row.instruction)]
+                                       .sent_bytes)
+        << "step " << row.step << ", rank " << row.rank << ", instruction " << row.instruction;
   int between_nodes = 0;
   for (const Transfer& transfer : plan.transfers) {
     const Group& group = plan.groups[static_cast<std::size_t>(transfer.group)];

@@ -95,6 +95,34 @@ TEST(Figures, split_the_time_of_each_rank) {
   EXPECT_DOUBLE_EQ(figures.predicted_bubble, 0.6);
 }
 
+/// sample_run(), in which rank 0 also sends conv1's output to rank 1 on another node: 400 B.
+RunResults sample_run_with_a_transfer() {
+  RunResults run = sample_run();
+  Plan& plan = run.header.plan;
+  plan.groups = {{.root = 0, .members = {0, 1}}};
+  plan.transfers = {{.payload = Payload::activation, .tensor = 2, .group = 0, .bytes = 400}};
+  plan.programs[0].ranks[0].push_back({.op = Op::multicast_wait, .transfer = 0, .microbatch = 0});
+  run.header.predicted.ranks[0].instructions.push_back({0, 0, {0, 400}});
+  for (const std::int64_t step : {0, 10, 20}) run.tables.timeline.push_back({step, 0, 3, {0, 0, {0, 400}}});
+  return run;
+}
+
+TEST(Figures, compare_the_bytes_of_each_transfer) {
+  RunResults run = sample_run_with_a_transfer();
+  Figures figures = figures_of(run);
+  ASSERT_EQ(figures.transfers.size(), 1u);
+  EXPECT_EQ(figures.transfers[0].predicted_bytes, (std::array{0.0, 400.0}));
+  EXPECT_EQ(figures.transfers[0].counted_bytes, (std::array{0.0, 400.0}));
+  EXPECT_NE(report_text(run).find("equal"), std::string::npos);
+  EXPECT_EQ(report_text(run).find("other bytes than predicted"), std::string::npos);
+
+  run.tables.timeline.back().time.sent_bytes = {0, 100};
+  figures = figures_of(run);
+  EXPECT_DOUBLE_EQ((*figures.transfers[0].counted_bytes)[1], 300);
+  EXPECT_NE(report_text(run).find("differs"), std::string::npos);
+  EXPECT_NE(report_text(run).find("1 recorded instructions sent other bytes than predicted"), std::string::npos);
+}
+
 TEST(Figures, put_predicted_beside_measured_per_stage) {
   const RunResults run = sample_run();
   const Figures figures = figures_of(run);

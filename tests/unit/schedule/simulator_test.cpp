@@ -117,11 +117,14 @@ TEST(Simulator, sends_and_receives_the_same_bytes_and_keeps_each_rank_in_order) 
       LinkBytes balance{};
       for (const RankTimeline& rank : timeline.ranks) {
         std::int64_t last_ns = 0;
+        LinkBytes sent{};
         for (const InstructionTime& time : rank.instructions) {
+          for (std::size_t kind = 0; kind < sent.size(); ++kind) sent[kind] += time.sent_bytes[kind];
           ASSERT_LE(last_ns, time.start_ns);
           ASSERT_LE(time.start_ns, time.end_ns);
           last_ns = time.end_ns;
         }
+        ASSERT_EQ(sent, rank.sent_bytes) << "of the waits, and of the messages";
         for (std::size_t kind = 0; kind < balance.size(); ++kind)
           balance[kind] += rank.sent_bytes[kind] - rank.received_bytes[kind];
       }
