@@ -43,13 +43,6 @@ double instruction_time(const Plan& plan, const Instruction& instruction, Rank r
   return seconds / plan.cluster.ranks[at(rank)].speed;
 }
 
-std::vector<Edge> multicast_edges(const Group& group, Algorithm algorithm, const Cluster& cluster) {
-  std::vector<Edge> edges;
-  for (const Move& move : multicast_moves(group, {.algorithm = algorithm}, 0, cluster))
-    edges.push_back({move.from, move.to});
-  return edges;
-}
-
 Rank weights_server(const std::vector<Rank>& owners, Rank rank, const Cluster& cluster) {
   const auto near = std::find_if(owners.begin(), owners.end(), [&](Rank owner) {
     return link_between(cluster, owner, rank) == LinkKind::intra_node;

@@ -23,9 +23,6 @@ namespace sluice {
 /// 0 for loads and for communication, whose time follows from the links.
 [[nodiscard]] double instruction_time(const Plan& plan, const Instruction& instruction, Rank rank);
 
-/// The edges of a multicast whose payload travels whole (moves of Route::segment_bytes 0), each sender's in its order.
-[[nodiscard]] std::vector<Edge> multicast_edges(const Group& group, Algorithm algorithm, const Cluster& cluster);
-
 /// What each member of a ring all-reduce sends, and receives, as a share of the payload: 2 (r-1)/r.
 [[nodiscard]] double ring_share(int members);
 
