@@ -73,8 +73,7 @@ void validate_transfers(const Plan& plan) {
 void validate_instruction(const Plan& plan, const Instruction& instruction, bool relative, const std::string& place) {
   const bool names_stage = is_compute(instruction.op) || instruction.op == Op::optimizer_step;
   const bool names_transfer = instruction.op >= Op::multicast_start && instruction.op <= Op::all_reduce_wait;
-  bool has_microbatch =
-      is_compute(instruction.op) || instruction.op == Op::load_input || instruction.op == Op::load_labels;
+  bool has_microbatch = is_compute(instruction.op) || is_load(instruction.op);
   if (names_stage) check_index(place + ": stage", instruction.stage, plan.stages.size());
   if (names_transfer) {
     check_index(place + ": transfer", instruction.transfer, plan.transfers.size());
@@ -161,6 +160,8 @@ const char* to_string(Op op) {
 
 bool is_compute(Op op) { return op >= Op::forward && op <= Op::recompute; }
 
+bool is_load(Op op) { return op == Op::load_input || op == Op::load_labels; }
+
 Op op_of(Work work) {
   switch (work) {
     case Work::forward:
@@ -209,6 +210,7 @@ std::uint64_t digest(const Plan& plan) {
   for (const RankSpec& rank : plan.cluster.ranks) add(rank.node);
   hash.add(plan.schedule);
   add(plan.microbatches);
+  add(plan.data_reader);
   for (const Stage& stage : plan.stages) {
     add(static_cast<std::int64_t>(stage.work));
     add(stage.index);
@@ -254,6 +256,7 @@ void validate(const Plan& plan) {
   validate(plan.cluster);
   if (plan.microbatches < 1)
     throw bad_input(text("the plan has ", plan.microbatches, " micro-batches, expected at least 1"));
+  check_range("the data reader", plan.data_reader, kNone, std::ssize(plan.cluster.ranks) - 1);
   validate_stages(plan);
   validate_groups(plan);
   validate_transfers(plan);

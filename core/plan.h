@@ -81,6 +81,7 @@ enum class Op : std::uint8_t {
 };
 [[nodiscard]] const char* to_string(Op op);
 [[nodiscard]] bool is_compute(Op op);  ///< forward, the backwards and recompute
+[[nodiscard]] bool is_load(Op op);     ///< of the dataset's tensors
 [[nodiscard]] Op op_of(Work work);     ///< the instruction that does a stage's work for one micro-batch
 
 /// One thing a rank does. Compute and optimizer_step name a stage,
@@ -143,6 +144,9 @@ struct Plan {
   ElementType master_type = ElementType::float32;
   std::optional<Algorithm> multicast = {};   ///< asked for, whatever the model says; none: the best by the model
   std::optional<Algorithm> all_reduce = {};  ///< likewise
+  /// The one rank that reads input and labels from the dataset, and sends them to all that need them; none: everyone
+  /// who needs them reads them. It may own no stage.
+  Rank data_reader = kNone;
   int receive_ahead = 1;  ///< compute instructions by which a receive starts before its data can arrive
   std::vector<Stage> stages;
   std::vector<Group> groups;

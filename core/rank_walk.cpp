@@ -67,7 +67,7 @@ class RankWalk {
     switch (instruction.op) {
       case Op::load_input:
       case Op::load_labels:
-        return write(flow_.access(instruction, rank_), true);
+        return load(instruction);
       case Op::forward:
       case Op::backward:
       case Op::backward_input:
@@ -84,6 +84,12 @@ class RankWalk {
         return update(instruction);
     }
     return {};
+  }
+
+  Reason load(const Instruction& instruction) {
+    if (plan_.data_reader != kNone && plan_.data_reader != rank_)
+      return text("reads the dataset, but rank ", plan_.data_reader, " does so for all");
+    return write(flow_.access(instruction, rank_), true);
   }
 
   Reason compute(const Instruction& instruction) {

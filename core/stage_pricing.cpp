@@ -96,7 +96,10 @@ class Accounts {
         backward_readers[at(t)].push_back(of_.backward_weight[at(layer)]);
     }
     for (TensorId t = 0; t < std::ssize(model.tensors); ++t) {
-      if (model.tensors[at(t)].producer == kDataset) continue;
+      if (model.tensors[at(t)].producer == kDataset) {
+        if (pricing_.data_reader != kNone) count_read(t, consumers[at(t)], backward_readers[at(t)]);
+        continue;
+      }
       count_activation(t, consumers[at(t)], backward_readers[at(t)]);
       if (has_gradient(model, t)) count_gradient(t, consumers[at(t)]);
     }
@@ -118,6 +121,17 @@ class Accounts {
         if (!has_it.contains(rank)) takers.insert(rank);
       exchange(owners(makers, m), takers, share * static_cast<double>(t.bytes));
     });
+  }
+
+  /// A tensor of the dataset, from the one rank that reads it.
+  void count_read(TensorId tensor, const std::vector<LayerId>& consumers, Stages readers) {
+    for (const LayerId layer : consumers) {
+      readers.push_back(of_.forward[at(layer)]);
+      readers.insert(readers.end(), of_.recompute[at(layer)].begin(), of_.recompute[at(layer)].end());
+    }
+    const auto bytes = static_cast<double>(profile_.model.tensors[at(tensor)].bytes);
+    for_each_residue({&readers},
+                     [&](int m, double share) { exchange({pricing_.data_reader}, owners(readers, m), share * bytes); });
   }
 
   void count_gradient(TensorId tensor, const std::vector<LayerId>& consumers) {

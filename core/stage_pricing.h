@@ -26,10 +26,11 @@
 /// made inside and needed outside leaves once, however many stages or
 /// ranks need it. The same for the gradient of a tensor: the partial sums made
 /// on the one side and wanted on the other are counted as one.
-/// - A tensor (output or auxiliary, never the dataset's) is made by the owner of its
+/// - A tensor (output or auxiliary) is made by the owner of its
 ///   producer's forward, and needed by the owners of forwards that read it, and of backwards and
 ///   recomputes that read it unless a recompute stage of the same rank makes it again.
-/// - Its gradient is made by the owners of the backward(-input) of layers whose forward reads it
+/// - The dataset's tensors likewise where one rank reads for all: made by it, needed by all who read them.
+/// - The gradient of a tensor is made by the owners of the backward(-input) of layers whose forward reads it
 ///   and wanted by the owners of its producer's backward, or backward-input and backward-weight.
 /// - The updated weights of a layer, once a step: made by the owners of its backward(-weight),
 ///   needed by the owners of its other works. Each is served by an owner on its own
@@ -61,6 +62,7 @@ struct Pricing {
   bool compute_only = false;                 ///< links are free
   std::optional<Algorithm> multicast = {};   ///< as in Plan
   std::optional<Algorithm> all_reduce = {};  ///< as in Plan
+  Rank data_reader = kNone;                  ///< as in Plan; searches leave it out, and so do the counts of memory
 };
 
 /// Mean per micro-batch.

@@ -66,14 +66,14 @@ std::string joined(const std::vector<Rank>& ranks) {
 
 // --- Tables -------------------------------------------------------------
 
-/// The ranks that may hold the payload first, empty if any may (the dataset's tensors). Of replicas the
-/// micro-batch says which; whether the payload is there is checked where it is sent.
+/// The ranks that may hold the payload first, empty if any may (the dataset's tensors where everyone reads). Of
+/// replicas the micro-batch says which; whether the payload is there is checked where it is sent.
 std::vector<Rank> sources(const Plan& plan, const DataFlow& flow, const Transfer& transfer) {
   int stage = transfer.stage;
   if (of_layer(transfer.payload)) stage = flow.update_stage(transfer.layer);
   if (transfer.payload == Payload::activation) {
     const LayerId producer = plan.profile.model.tensors[at(transfer.tensor)].producer;
-    if (producer == kDataset) return {};
+    if (producer == kDataset) return plan.data_reader == kNone ? std::vector<Rank>{} : std::vector{plan.data_reader};
     stage = flow.forward_stage(producer);
   }
   return plan.stages[at(stage)].owners;

@@ -186,6 +186,7 @@ void write_plan(const GroupWriter& group, const Plan& plan) {
   group.attribute("microbatches", plan.microbatches);
   group.attribute("multicast", algorithm_name(plan.multicast));
   group.attribute("all_reduce", algorithm_name(plan.all_reduce));
+  group.attribute("data_reader", plan.data_reader);
   group.attribute("receive_ahead", plan.receive_ahead);
   group.attribute("method", plan.method);
   group.attribute("status", plan.status);
@@ -208,6 +209,7 @@ Plan read_plan(const GroupReader& group) {
   plan.microbatches = group.integer_attribute<int>("microbatches");
   plan.multicast = algorithm_named(group, "multicast");
   plan.all_reduce = algorithm_named(group, "all_reduce");
+  plan.data_reader = group.integer_attribute<int>("data_reader");
   plan.receive_ahead = group.integer_attribute<int>("receive_ahead");
   plan.method = group.text_attribute("method");
   plan.status = group.text_attribute("status");

@@ -78,17 +78,19 @@ CommandSyntax syntax() {
       ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")               //
       ("cuts", po::value<std::string>()->default_value("independent"),                                        //
        "joint: a worker's backward has the layers of its forward; independent; or three: backward-weight apart, too")  //
-      ("stages", po::value<std::string>()->default_value("intervals"),                                              //
-       "intervals of the layers' order, or ideals: any layers whose predecessors lie in earlier workers")           //
-      ("replicas", po::value<std::string>()->default_value("1"), "most ranks of a worker (data parallel), or any")  //
-      ("recompute", po::bool_switch(), "layers may run forward again to save memory or traffic")                    //
-      ("free-backward", po::bool_switch(), "backward stages may go to the workers in any order")                    //
-      ("exactly", po::bool_switch(), "give every rank some work")                                                   //
-      ("forward-cuts", po::value<std::string>(), "fixed forward cuts, positions a,b,... one less than workers")     //
-      ("backward-cuts", po::value<std::string>(), "fixed backward cuts; one of the two stands for both")            //
-      ("weight-cuts", po::value<std::string>(), "fixed cuts of backward-weight")                                    //
-      ("worker-replicas", po::value<std::string>(), "ranks of each fixed worker a,b,...; default 1 each")           //
-      ("cost", po::value<std::string>()->default_value("sluice"),                                                   //
+      ("stages", po::value<std::string>()->default_value("intervals"),                                                //
+       "intervals of the layers' order, or ideals: any layers whose predecessors lie in earlier workers")             //
+      ("replicas", po::value<std::string>()->default_value("1"), "most ranks of a worker (data parallel), or any")    //
+      ("recompute", po::bool_switch(), "layers may run forward again to save memory or traffic")                      //
+      ("free-backward", po::bool_switch(), "backward stages may go to the workers in any order")                      //
+      ("data-reader", po::value<std::string>()->default_value("none"),                                                //
+       "rank that reads input and labels and sends them to all; none: every rank that needs them reads the dataset")  //
+      ("exactly", po::bool_switch(), "give every rank some work")                                                     //
+      ("forward-cuts", po::value<std::string>(), "fixed forward cuts, positions a,b,... one less than workers")       //
+      ("backward-cuts", po::value<std::string>(), "fixed backward cuts; one of the two stands for both")              //
+      ("weight-cuts", po::value<std::string>(), "fixed cuts of backward-weight")                                      //
+      ("worker-replicas", po::value<std::string>(), "ranks of each fixed worker a,b,...; default 1 each")             //
+      ("cost", po::value<std::string>()->default_value("sluice"),                                                     //
        "what the solver minimises: sluice, or as other planners do pipedream, pipedream-activations, msr, msr-apart")  //
       ("objective", po::value<std::string>()->default_value("step"), "step or bottleneck")  //
       ("multicast", po::value<std::string>()->default_value(kBestRoute),
@@ -128,6 +130,16 @@ int most_replicas(const po::variables_map& values, const Cluster& cluster) {
   if (error != std::errc() || rest != word.data() + word.size() || count < 1)
     throw usage_error(text("--replicas is '", word, "', expected a number from 1 on, or any"));
   return std::min(count, ranks);
+}
+
+Rank data_reader_from(const po::variables_map& values) {
+  const std::string& word = values["data-reader"].as<std::string>();
+  if (word == "none") return kNone;
+  Rank rank = 0;
+  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
+  if (error != std::errc() || rest != word.data() + word.size() || rank < 0)
+    throw usage_error(text("--data-reader is '", word, "', expected a rank, or none"));
+  return rank;
 }
 
 CostModel cost_from(const po::variables_map& values) {
@@ -206,6 +218,7 @@ PlannerRequest request_from(const po::variables_map& values, std::vector<Profile
       .microbatches = optional_value<int>(values, "microbatches"),
       .global_batch = optional_value<std::int64_t>(values, "global-batch"),
       .space = space_from(values, cluster),
+      .data_reader = data_reader_from(values),
       .cost = cost_from(values),
       .method = static_cast<Method>(choice(values, "method", {"auto", "dp", "ilp", "exhaustive"})),
       .goal = choice(values, "objective", {"step", "bottleneck"}) == 0 ? Goal::step : Goal::bottleneck,

@@ -63,6 +63,7 @@ void refuse_what_other_costs_ignore(const po::variables_map& values) {
     rules.insert(rules.end(), {{"stages", {"ideals"}},
                                {"replicas", {"1"}},
                                {"exactly", {"false"}},
+                               {"data-reader", {"none"}},
                                {"schedule", {}},
                                {"global-batch", {}},
                                {"compute-only", {"false"}}});

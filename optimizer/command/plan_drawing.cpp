@@ -116,7 +116,9 @@ std::string more(double a, double b) { return format_signed_percent(b > 0 ? a / 
 
 std::string drawing(const Plan& plan) {
   if (plan.programs.empty()) return partition_drawing(plan);
-  const Loads loads = loads_of(plan.profile, plan.cluster, plan.stages, {plan.schedule, plan.microbatches});
+  const Loads loads =
+      loads_of(plan.profile, plan.cluster, plan.stages,
+               {.schedule = plan.schedule, .microbatches = plan.microbatches, .data_reader = plan.data_reader});
   std::string lines = text(plan.profile.model.layers.size(), " layers from left to right; F forward, B backward, ",
                            "W backward-weight, R recomputed; traffic inside nodes per rank\n");
   for (int node = 0; node < std::ssize(plan.cluster.node_names); ++node) lines += node_text(plan, loads, node);

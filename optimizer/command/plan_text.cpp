@@ -50,7 +50,9 @@ std::string headline(const Plan& plan) {
   const std::string ranks = text(plan.cluster.ranks.size(), " ranks");
   if (plan.programs.empty()) return text("a partition without a schedule, ", ranks);
   const std::string size = plan.figures.microbatch > 0 ? text(" of ", plan.figures.microbatch) : "";
-  return text(plan.schedule, ", ", plan.microbatches, " micro-batches", size, ", ", ranks);
+  const std::string reader =
+      plan.data_reader == kNone ? "" : text(", rank ", plan.data_reader, " reads the data for all");
+  return text(plan.schedule, ", ", plan.microbatches, " micro-batches", size, ", ", ranks, reader);
 }
 
 std::string candidates_table(const Plan& plan) {

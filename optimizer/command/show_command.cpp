@@ -111,7 +111,8 @@ Json describe(const Plan& plan) {
             {"schedule", plan.schedule},
             {"method", plan.method},
             {"status", plan.status},
-            {"lower_bound_s", plan.lower_bound_s}};
+            {"lower_bound_s", plan.lower_bound_s},
+            {"data_reader", plan.data_reader == kNone ? Json(nullptr) : Json(plan.data_reader)}};
   json.update(to_json(plan.figures));
   json["schedule"] = plan.schedule;  // figures of a partition have none
   json["ranks"] = Json::array();

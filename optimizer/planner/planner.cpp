@@ -49,7 +49,8 @@ class Planner {
         problem_{profile,
                  request.cluster,
                  {request.schedule, microbatches, request.compute_only, request.multicast, request.all_reduce},
-                 request.space} {}
+                 request.space,
+                 request.data_reader} {}
 
   PlannerResult run() {
     refuse_what_cannot_be();

@@ -29,6 +29,7 @@ struct PlannerRequest {
   std::optional<int> microbatches;
   std::optional<std::int64_t> global_batch;  ///< samples a step = M x micro-batch
   SearchSpace space;
+  Rank data_reader = kNone;            ///< as in Plan
   CostModel cost = CostModel::sluice;  ///< a foreign one makes a single plan, with that cost's status and bound
   Method method = Method::automatic;
   Goal goal = Goal::step;  ///< compute_only implies bottleneck

@@ -113,9 +113,18 @@ std::string to_string(const Bottleneck& bottleneck, const Cluster& cluster) {
 }
 
 Scored score(const Problem& problem, const std::vector<Stage>& stages, const ScheduleText* text_of_schedule) {
-  const Pricing& pricing = problem.pricing;
-  Scored scored{build_plan({problem.profile, problem.cluster, pricing.schedule, pricing.microbatches, stages,
-                            pricing.compute_only, pricing.multicast, pricing.all_reduce, text_of_schedule}),
+  Pricing pricing = problem.pricing;
+  pricing.data_reader = problem.data_reader;
+  Scored scored{build_plan({.profile = problem.profile,
+                            .cluster = problem.cluster,
+                            .schedule = pricing.schedule,
+                            .microbatches = pricing.microbatches,
+                            .stages = stages,
+                            .compute_only = pricing.compute_only,
+                            .multicast = pricing.multicast,
+                            .all_reduce = pricing.all_reduce,
+                            .data_reader = pricing.data_reader,
+                            .text = text_of_schedule}),
                 {}};
   Plan& plan = scored.plan;
   scored.fullest = fullest_rank(plan);

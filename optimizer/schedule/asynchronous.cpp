@@ -41,8 +41,8 @@ void require_one_position_a_rank(const Plan& plan) {
 }
 
 /// Slots that communication reaches over: a send is waited for up to two later, a receive starts up to
-/// receive_ahead + 2 earlier, and weights are made and used up to K apart.
-int reach(const Plan& plan, int positions) { return positions + plan.receive_ahead + 3; }
+/// receive_ahead + 2 earlier, or 3 of what one rank reads for all, and weights are made and used up to K apart.
+int reach(const Plan& plan, int positions) { return positions + plan.receive_ahead + 4; }
 
 int round_up(int value, int unit) { return divided_up(value, unit) * unit; }
 

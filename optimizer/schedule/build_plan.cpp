@@ -23,6 +23,9 @@ void check(const Plan& plan) {
   if (last >= std::ssize(plan.cluster.ranks))
     throw infeasible(text("stages for ", last + 1, " ranks, but the cluster has ", plan.cluster.ranks.size(),
                           " ranks: give fewer cuts or more ranks"));
+  if (plan.data_reader >= std::ssize(plan.cluster.ranks))
+    throw infeasible(text("rank ", plan.data_reader, " is to read the data, but the cluster has ",
+                          plan.cluster.ranks.size(), " ranks: name one of them, or give more ranks"));
   const bool fetches =
       std::any_of(plan.stages.begin(), plan.stages.end(), [](const Stage& stage) { return stage.fetches_weights; });
   if (fetches && schedule_named(plan.schedule).placement != Placement::cooperative)
@@ -65,6 +68,7 @@ Plan build_plan(PlanRequest request) {
   plan.microbatches = request.microbatches;
   plan.multicast = request.multicast;
   plan.all_reduce = request.all_reduce;
+  plan.data_reader = request.data_reader;
   plan.stages = std::move(request.stages);
   require_split_backward(plan.profile, plan.schedule);
   if (schedule_named(plan.schedule).halves_backward) plan.stages = halved(plan.stages);

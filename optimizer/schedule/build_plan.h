@@ -18,6 +18,7 @@ struct PlanRequest {
   bool compute_only = false;                 ///< the plan's cluster gets free links
   std::optional<Algorithm> multicast = {};   ///< as in Plan
   std::optional<Algorithm> all_reduce = {};  ///< as in Plan
+  Rank data_reader = kNone;                  ///< likewise
   const ScheduleText* text = nullptr;        ///< of schedule kFileSchedule: its figure
 };
 

@@ -13,6 +13,7 @@
 #include "core/index.h"
 #include "core/liveness.h"
 #include "optimizer/schedule/linear_order.h"
+#include "optimizer/schedule/reader_loads.h"
 
 namespace sluice {
 namespace {
@@ -29,6 +30,8 @@ namespace {
 // end of its program: a root's because w follows p on the same rank, a
 // receiver's because w reads the value, and G puts writing before reading. So no
 // wait for a value blocks in this run.
+//   What one rank reads from the dataset for all is such a value: its load is an instruction with a place in
+// G before all who read it (reader_loads.h).
 //   A member starts an all-reduce right after its last backward (or
 // backward-weight) of the stage, at the head of its program if it has none (fewer
 // micro-batches than replicas), and waits for it in front of the optimizer step,
@@ -148,7 +151,7 @@ class Lowering {
         const Access access = flow_.access(lists_[at(rank)][at(i)], rank);
         for (const ValueUse& use : access.reads) {
           const Tensor& tensor = plan_.profile.model.tensors[at(use.value.tensor)];
-          if (tensor.producer != kDataset) {
+          if (tensor.producer != kDataset || plan_.data_reader != kNone) {
             if (!recomputed.contains(use)) first_reads_[use].try_emplace(rank, i);
           } else if (loaded.emplace(tensor.kind, use.microbatch).second) {
             insert_load(rank, i, tensor.kind, use.microbatch);
@@ -310,7 +313,8 @@ class Lowering {
   }
 
   /// The root starts right behind instruction `index`, which made the payload, and
-  /// waits one compute later, so that the send hides behind it.
+  /// waits one compute later, so that the send hides behind it; having loaded the payload, no later
+  /// than behind the next load of its kind, so that it never holds more than two for those who are late.
   /// @param named  has its micro-batch and version
   /// @param earliest  where a receiver may start at the earliest, if it matters
   void multicast(Transfer transfer, const Instruction& named, Rank root, int index, const FirstReads& readers,
@@ -319,7 +323,7 @@ class Lowering {
     transfer.group = group_of(root, readers, group_index_);
     const Call call{index_in(plan_.transfers, transfer_index_, transfer), named.microbatch, order_[at(root)][at(index)],
                     transfer.payload == Payload::weights ? named.version : 0};
-    insert(root, call, index + 1, behind_next_compute(root, index));
+    insert(root, call, index + 1, behind_next(root, index));
     for (const auto& [rank, first_read] : readers) {
       const auto not_before = earliest.find(rank);
       insert(rank, call,
@@ -328,17 +332,22 @@ class Lowering {
     }
   }
 
-  [[nodiscard]] int behind_next_compute(Rank rank, int index) const {
+  [[nodiscard]] int behind_next(Rank rank, int index) const {
+    const std::vector<Instruction>& list = lists_[at(rank)];
+    const Op made_by = list[at(index)].op;
     int next = index + 1;
-    while (next < length(rank) && !is_compute(lists_[at(rank)][at(next)].op)) ++next;
+    while (next < length(rank) && !is_compute(list[at(next)].op) && !(is_load(made_by) && list[at(next)].op == made_by))
+      ++next;
     return std::min(next + 1, length(rank));
   }
 
-  /// In front of the last instruction before G = `order`, and receive_ahead instructions earlier.
+  /// In front of the last instruction before G = `order`, and receive_ahead instructions earlier; loads do not count.
   [[nodiscard]] int receive_slot(Rank rank, int order) const {
     const std::vector<int>& own = order_[at(rank)];
-    const auto before = std::lower_bound(own.begin(), own.end(), order) - own.begin();
-    return std::max(0, static_cast<int>(before) - 1 - plan_.receive_ahead);
+    auto slot = static_cast<int>(std::lower_bound(own.begin(), own.end(), order) - own.begin());
+    for (int ahead = 0; slot > 0 && ahead <= plan_.receive_ahead; --slot)
+      if (!is_load(lists_[at(rank)][at(slot - 1)].op)) ++ahead;
+    return slot;
   }
 
   /// Behind the rank's last compute of a stage that `counts`; 0 if it has none.
@@ -437,10 +446,13 @@ class Lowering {
 }  // namespace
 
 Program lower(Plan& plan, const std::string& name, const Figure& figure) {
-  return Lowering(plan, figure.ranks, linear_order(plan, figure)).run(name);
+  EndlessFigure ordered{.ranks = figure.ranks, .order = linear_order(plan, figure), .periods = {}};
+  insert_loads(plan, ordered);
+  return Lowering(plan, ordered.ranks, ordered.order).run(name);
 }
 
-std::vector<LoweredRank> lower(Plan& plan, const EndlessFigure& figure) {
+std::vector<LoweredRank> lower(Plan& plan, EndlessFigure figure) {
+  insert_loads(plan, figure);
   return Lowering(plan, figure.ranks, figure.order).run(figure);
 }
 

@@ -253,6 +253,8 @@ std::int64_t span_ns(double seconds) { return std::max<std::int64_t>(1, std::llr
 StreamedPlan stream_plan(PlanRequest request) {
   if (request.schedule != "1f1b" && request.schedule != "gpipe")
     throw infeasible(text("schedule ", request.schedule, " cannot be streamed: use 1f1b or gpipe, or store the plan"));
+  if (request.data_reader != kNone)
+    throw infeasible("plans in which one rank reads the data for all cannot be streamed: store the plan instead");
   if (request.microbatches < 1) throw bad_input(text(request.microbatches, " micro-batches, expected at least 1"));
   const int microbatches = std::exchange(request.microbatches, 1);
   StreamedPlan streamed{build_plan(std::move(request)), nullptr};

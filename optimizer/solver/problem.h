@@ -35,6 +35,7 @@ struct Problem {
   const Cluster& cluster;
   Pricing pricing;
   SearchSpace space;
+  Rank data_reader = kNone;  ///< Plan::data_reader: solvers leave out what it sends
 };
 
 /// The works that are dealt out under such cuts: forward and backward, or forward and both halves of backward.

@@ -83,6 +83,11 @@ Cluster random_cluster(Random& random, int ranks) {
   return cluster;
 }
 
+/// Mostly everyone reads the dataset, sometimes one rank for all, whether it has stages or not.
+Rank random_reader(Random& random, const Cluster& cluster) {
+  return chance(random, 0.3) ? uniform(random, 0, static_cast<int>(cluster.ranks.size()) - 1) : kNone;
+}
+
 /// A position for every layer, none before those of the layers that it reads: on a DAG often no interval.
 std::vector<int> random_positions(Random& random, const Model& model, int positions) {
   std::vector<int> position_of;
@@ -272,14 +277,15 @@ Plan textbook_plan_in_halves(const std::string& schedule, int ranks, int microba
 
 namespace {
 
-/// Any algorithms, and each multicast whole or in up to four segments.
-Plan build_by_random_routes(Random& random, PlanRequest request) {
+/// Any algorithms, each multicast whole or in up to four segments, and sometimes one rank that reads the data for all.
+Plan build_with_random_traffic(Random& random, PlanRequest request) {
   const auto any = [&](CollectiveKind kind) {
     const auto known = algorithms(kind);
     return known[at(uniform(random, 0, static_cast<int>(known.size()) - 1))];
   };
   request.multicast = any(CollectiveKind::multicast);
   request.all_reduce = any(CollectiveKind::all_reduce);
+  request.data_reader = random_reader(random, request.cluster);
   Plan plan = build_plan(request);
   for (Transfer& transfer : plan.transfers)
     if (collective_of(transfer.payload) == CollectiveKind::multicast)
@@ -295,7 +301,7 @@ Plan random_plan(std::uint64_t seed) {
   const int positions = uniform(random, 1, 5);
   const Cluster cluster = random_cluster(random, positions + uniform(random, 0, 5));
   const char* schedules[] = {"1f1b", "1f1b", "gpipe", "sequential"};
-  return build_by_random_routes(
+  return build_with_random_traffic(
       random, {.profile = profile,
                .cluster = cluster,
                .schedule = schedules[uniform(random, 0, positions == 1 ? 3 : 2)],
@@ -324,11 +330,11 @@ Plan random_placed_plan(const std::string& schedule, std::uint64_t seed) {
   }
   for (Stage& stage : stages) stage.index /= 2;  // the placement counts positions without layers
   if (chance(random, 0.3)) append_recomputes(random, stages, profile.model);
-  return build_by_random_routes(random, {.profile = profile,
-                                         .cluster = random_cluster(random, ranks),
-                                         .schedule = schedule,
-                                         .microbatches = uniform(random, 1, 12),
-                                         .stages = std::move(stages)});
+  return build_with_random_traffic(random, {.profile = profile,
+                                            .cluster = random_cluster(random, ranks),
+                                            .schedule = schedule,
+                                            .microbatches = uniform(random, 1, 12),
+                                            .stages = std::move(stages)});
 }
 
 Plan random_cooperative_plan(std::uint64_t seed) {
@@ -337,12 +343,13 @@ Plan random_cooperative_plan(std::uint64_t seed) {
   const int positions = uniform(random, 1, 5);
   const int ranks = positions + uniform(random, 0, 2);
   const Cluster cluster = random_cluster(random, ranks);
-  return build_by_random_routes(random, {.profile = profile,
-                                         .cluster = cluster,
-                                         .schedule = "cooperative",
-                                         .microbatches = uniform(random, 1, 9),
-                                         .stages = random_cooperative_stages(random, profile.model, positions, ranks),
-                                         .compute_only = chance(random, 0.2)});
+  return build_with_random_traffic(random,
+                                   {.profile = profile,
+                                    .cluster = cluster,
+                                    .schedule = "cooperative",
+                                    .microbatches = uniform(random, 1, 9),
+                                    .stages = random_cooperative_stages(random, profile.model, positions, ranks),
+                                    .compute_only = chance(random, 0.2)});
 }
 
 namespace {
@@ -364,12 +371,12 @@ Plan random_interval_plan(std::uint64_t seed) {
   const int workers = uniform(random, 1, 5);
   const Cluster cluster = random_cluster(random, workers + uniform(random, 0, 1));
   const Partition partition = random_partition(random, layers, workers, 0.4);
-  return build_by_random_routes(random, {.profile = profile,
-                                         .cluster = cluster,
-                                         .schedule = chance(random, 0.5) ? "gpipe" : "1f1b",
-                                         .microbatches = uniform(random, 1, 9),
-                                         .stages = stages_of(partition),
-                                         .compute_only = chance(random, 0.2)});
+  return build_with_random_traffic(random, {.profile = profile,
+                                            .cluster = cluster,
+                                            .schedule = chance(random, 0.5) ? "gpipe" : "1f1b",
+                                            .microbatches = uniform(random, 1, 9),
+                                            .stages = stages_of(partition),
+                                            .compute_only = chance(random, 0.2)});
 }
 
 Plan random_asynchronous_plan(std::uint64_t seed) {
@@ -380,13 +387,13 @@ Plan random_asynchronous_plan(std::uint64_t seed) {
   const Cluster cluster = random_cluster(random, workers + uniform(random, 0, 1));
   const Partition partition = random_partition(random, layers, workers, 0.3);
   const bool late = chance(random, 0.5);
-  return build_by_random_routes(random,
-                                {.profile = profile,
-                                 .cluster = cluster,
-                                 .schedule = late ? "pipedream-2bw" : "pipedream",
-                                 .microbatches = late ? uniform(random, workers, workers + 3) : uniform(random, 1, 6),
-                                 .stages = stages_of(partition),
-                                 .compute_only = chance(random, 0.2)});
+  return build_with_random_traffic(
+      random, {.profile = profile,
+               .cluster = cluster,
+               .schedule = late ? "pipedream-2bw" : "pipedream",
+               .microbatches = late ? uniform(random, workers, workers + 3) : uniform(random, 1, 6),
+               .stages = stages_of(partition),
+               .compute_only = chance(random, 0.2)});
 }
 
 }  // namespace sluice::examples

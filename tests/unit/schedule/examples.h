@@ -32,8 +32,8 @@ struct WorkTimes {
 /// A random plan: chain or DAG of at most 8 layers, real-like or foreign, at
 /// most 5 positions and 9 micro-batches, stages of any layers that the DAG
 /// allows, up to 3 replicas each, forward, backward and (sometimes) its halves
-/// with layers and owners of their own, recompute stages, 1 to 3 uneven nodes, both
-/// algorithms, gpipe, 1f1b or sequential.
+/// with layers and owners of their own, recompute stages, 1 to 3 uneven nodes, sometimes one rank that reads the
+/// data for all, both algorithms, gpipe, 1f1b or sequential.
 [[nodiscard]] Plan random_plan(std::uint64_t seed);
 
 /// The stages of such a plan for a model.

@@ -254,9 +254,9 @@ class Machine {
     const Instruction& instruction = program_.ranks[static_cast<std::size_t>(rank)][state.next++];
     switch (instruction.op) {
       case Op::load_input:
-        return load(state, TensorKind::input, instruction.microbatch);
+        return load(rank, TensorKind::input, instruction.microbatch);
       case Op::load_labels:
-        return load(state, TensorKind::labels, instruction.microbatch);
+        return load(rank, TensorKind::labels, instruction.microbatch);
       case Op::forward:
       case Op::recompute:
         forward(state, instruction);
@@ -285,7 +285,9 @@ class Machine {
     log_[{rank, instruction.op, instruction.stage}].push_back(instruction.microbatch);
   }
 
-  void load(RankState& state, TensorKind kind, int microbatch) {
+  void load(Rank rank, TensorKind kind, int microbatch) {
+    if (plan_.data_reader != kNone && plan_.data_reader != rank) throw Fault{"has no dataset to read"};
+    RankState& state = ranks_[static_cast<std::size_t>(rank)];
     for (std::size_t t = 0; t < model_.tensors.size(); ++t)
       if (model_.tensors[t].kind == kind)
         define(state, {static_cast<int>(t), kNone, microbatch}, {data_symbol(static_cast<int>(t), microbatch)});

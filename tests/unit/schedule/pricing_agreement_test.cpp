@@ -15,7 +15,7 @@ namespace {
 
 Loads loads_of(const Plan& plan) {
   return loads_of(plan.profile, plan.cluster, plan.stages,
-                  {.schedule = plan.schedule, .microbatches = plan.microbatches});
+                  {.schedule = plan.schedule, .microbatches = plan.microbatches, .data_reader = plan.data_reader});
 }
 
 TEST(PricingAgreement, each_rank_computes_as_long_as_priced) {

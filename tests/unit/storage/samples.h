@@ -84,6 +84,7 @@ inline Plan sample_plan() {
   plan.boundary_type = ElementType::uint8;
   plan.master_type = ElementType::int32;
   plan.multicast = Algorithm::tree;
+  plan.data_reader = 1;
   plan.receive_ahead = 3;
   plan.stages = {{Work::forward, 0, {0}, {0}},
                  {Work::forward, 1, {1, 2}, {1}},
