@@ -78,19 +78,19 @@ CommandSyntax syntax() {
       ("global-batch", po::value<std::int64_t>(), "samples a step: micro-batches x their size")               //
       ("cuts", po::value<std::string>()->default_value("independent"),                                        //
        "joint: a worker's backward has the layers of its forward; independent; or three: backward-weight apart, too")  //
-      ("stages", po::value<std::string>()->default_value("intervals"),                                                //
-       "intervals of the layers' order, or ideals: any layers whose predecessors lie in earlier workers")             //
-      ("replicas", po::value<std::string>()->default_value("1"), "most ranks of a worker (data parallel), or any")    //
-      ("recompute", po::bool_switch(), "layers may run forward again to save memory or traffic")                      //
-      ("free-backward", po::bool_switch(), "backward stages may go to the workers in any order")                      //
-      ("data-reader", po::value<std::string>()->default_value("none"),                                                //
-       "rank that reads input and labels and sends them to all; none: every rank that needs them reads the dataset")  //
-      ("exactly", po::bool_switch(), "give every rank some work")                                                     //
-      ("forward-cuts", po::value<std::string>(), "fixed forward cuts, positions a,b,... one less than workers")       //
-      ("backward-cuts", po::value<std::string>(), "fixed backward cuts; one of the two stands for both")              //
-      ("weight-cuts", po::value<std::string>(), "fixed cuts of backward-weight")                                      //
-      ("worker-replicas", po::value<std::string>(), "ranks of each fixed worker a,b,...; default 1 each")             //
-      ("cost", po::value<std::string>()->default_value("sluice"),                                                     //
+      ("stages", po::value<std::string>()->default_value("intervals"),                                              //
+       "intervals of the layers' order, or ideals: any layers whose predecessors lie in earlier workers")           //
+      ("replicas", po::value<std::string>()->default_value("1"), "most ranks of a worker (data parallel), or any")  //
+      ("recompute", po::bool_switch(), "layers may run forward again to save memory or traffic")                    //
+      ("free-backward", po::bool_switch(), "backward stages may go to the workers in any order")                    //
+      ("data-reader", po::value<std::string>()->default_value("none"),                                              //
+       "rank that reads input and labels for all; none: every rank that needs them")                                //
+      ("exactly", po::bool_switch(), "give every rank some work")                                                   //
+      ("forward-cuts", po::value<std::string>(), "fixed forward cuts, positions a,b,... one less than workers")     //
+      ("backward-cuts", po::value<std::string>(), "fixed backward cuts; one of the two stands for both")            //
+      ("weight-cuts", po::value<std::string>(), "fixed cuts of backward-weight")                                    //
+      ("worker-replicas", po::value<std::string>(), "ranks of each fixed worker a,b,...; default 1 each")           //
+      ("cost", po::value<std::string>()->default_value("sluice"),                                                   //
        "what the solver minimises: sluice, or as other planners do pipedream, pipedream-activations, msr, msr-apart")  //
       ("objective", po::value<std::string>()->default_value("step"), "step or bottleneck")  //
       ("multicast", po::value<std::string>()->default_value(kBestRoute),

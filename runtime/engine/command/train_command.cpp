@@ -34,7 +34,8 @@ po::options_description options_table(TrainOptions& options, const Communicator&
   po::options_description table("Trains a model by a plan. Options");
   auto add = table.add_options();
   add("plan", po::value(&options.plan)->required(), "plan to run");
-  add("data", po::value(&options.data)->required(), "dataset to learn from");
+  add("data", po::value(&options.data)->required(),
+      "dataset to learn from; read by every rank that needs it, or by the plan's data reader alone");
   add("steps", po::value(&options.trainer.steps), "steps to train; or --epochs");
   add("epochs", po::value(&options.epochs), "passes over the training part; the last partial batch is dropped");
   add("seed", po::value(&options.seed)->default_value(1), "decides weights, order and dropout");
@@ -137,11 +138,10 @@ void train_command(Communicator& world, const Words& words) {
   if (options.verify_transfers) comm.verify_transfers();
   StepClock clock;
   std::unique_ptr<Device> device;
-  std::unique_ptr<DataLoader> data;
+  const std::unique_ptr<DataLoader> data = open_data(comm, options.data, plan);
   std::unique_ptr<Executor> executor;
   collectively(comm, [&] {
     device = create_device(options.device, options.threads, options.trainer.seed);
-    data = std::make_unique<DataLoader>(options.data, plan.profile.model, plan.microbatches);
     if (options.epochs > 0)
       options.trainer.steps = options.epochs * (data->samples(Split::train) / data->global_batch());
     require_long_stretches(plan, *data, options.trainer);

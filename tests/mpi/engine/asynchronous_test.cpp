@@ -88,7 +88,8 @@ class Asynchronous : public Equality {
     ASSERT_FALSE(verify(plan)) << to_string(*verify(plan));
     require_executable(plan);
     const StepClock clock;
-    DataLoader data(data_, plan.profile.model, plan.microbatches);
+    const std::unique_ptr<DataLoader> loader = open(data_, plan);
+    DataLoader& data = *loader;
     const TrainingTask task = this->task(plan.microbatches);
     Executor executor(plan, device, world_, data, clock, {task.seed, task.sgd});
     executor.initialise();
@@ -154,6 +155,14 @@ TEST_F(Asynchronous, pipedream_2bw_trains_one_batch_late) {
 TEST_F(Asynchronous, versions_hold_on_a_device_that_works_late) {
   const std::unique_ptr<Device> fake = create_fake_device(create_host_device(), {.seed = 7});
   for (const char* schedule : {"pipedream", "pipedream-2bw"}) expect_all_as_formula(schedule, {3}, {4}, *fake);
+}
+
+TEST_F(Asynchronous, versions_hold_where_one_rank_reads_the_data_for_all) {
+  for (const Rank reader : {0, 2, 3}) {  // rank 3 has no stage
+    SCOPED_TRACE(text("reader ", reader));
+    data_reader_ = reader;
+    for (const char* schedule : {"pipedream", "pipedream-2bw"}) expect_all_as_formula(schedule, {3}, {4}, *host_);
+  }
 }
 
 TEST_F(Asynchronous, every_rank_leaves_when_a_loss_is_not_finite) {

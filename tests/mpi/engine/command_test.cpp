@@ -299,6 +299,43 @@ TEST_F(SluiceRun, refuses_a_dataset_that_does_not_fit_the_model) {
                  "fewer than one global batch");
 }
 
+/// Node-local disks: every rank names the same file in a folder of its own, but only the data reader's has it.
+TEST_F(SluiceRun, trains_from_a_file_that_only_the_data_reader_has) {
+  write_plan(file("each.h5"), two_rank_plan());
+  const Outcome each = train(2, "each.h5", text("--epochs 1 -o ", file("each-results.h5")));
+  ASSERT_EQ(each.code, 0) << each.err;
+  const Profile profile = even_profile(small_model(4));
+  write_plan(file("plan.h5"), build_plan({.profile = profile,
+                                          .cluster = uniform_cluster(1, 2, {}, {}),
+                                          .schedule = "1f1b",
+                                          .microbatches = 3,
+                                          .stages = stages_of({{0, 7, 13}, {0, 5, 13}}),
+                                          .data_reader = 1}));
+  for (const char* folder : {"disk0", "disk1"}) std::filesystem::create_directory(file(folder));
+  std::filesystem::rename(file("data.h5"), file("disk1/data.h5"));
+  const std::string arguments =
+      text("train --plan ", file("plan.h5"),
+           " --data data.h5 --learning-rate 0.05 --momentum 0.9 --weight-decay 0.001 --seed 3 --epochs 1 -o ");
+  const auto run_in = [&](const char* first, const char* second, const std::string& output) {
+    const auto rank_in = [&](const char* folder) {
+      return text("-n 1 -wdir ", file(folder), " ", SLUICE_RUN, " ", arguments, file(output));
+    };
+    return run_job(text(rank_in(first), " : ", rank_in(second)));
+  };
+  const Outcome outcome = run_in("disk0", "disk1", "one-results.h5");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto losses = [&](const std::string& name) {
+    std::vector<float> losses;
+    for (const StepRecord& step : read_results(file(name)).tables.steps) losses.push_back(step.loss);
+    return losses;
+  };
+  EXPECT_EQ(losses("one-results.h5"), losses("each-results.h5"));
+  EXPECT_EQ(read_results(file("one-results.h5")).tables.evaluations.at(0).loss,
+            read_results(file("each-results.h5")).tables.evaluations.at(0).loss);
+
+  expect_refused(run_in("disk1", "disk0", "results.h5"), ExitCode::bad_input, "data.h5");
+}
+
 TEST_F(SluiceRun, refuses_damaged_plans) {
   write_plan(file("plan.h5"), two_rank_plan());
   std::filesystem::resize_file(file("plan.h5"), std::filesystem::file_size(file("plan.h5")) / 2);

@@ -141,7 +141,14 @@ class Equality : public testing::Test {
                        .schedule = schedule,
                        .microbatches = microbatches,
                        .stages = stages,
-                       .multicast = algorithm});
+                       .multicast = algorithm,
+                       .data_reader = data_reader_});
+  }
+
+  /// Where one rank reads the data for all, the others have no file.
+  std::unique_ptr<DataLoader> open(const std::string& path, const Plan& plan) {
+    const bool reads = plan.data_reader == kNone || plan.data_reader == world_.rank();
+    return open_data(world_, reads ? path : "/no/such/folder/data.h5", plan);
   }
 
   std::vector<Stage> shifted(int workers, int shift) {
@@ -157,7 +164,8 @@ class Equality : public testing::Test {
     EXPECT_FALSE(verify(plan)) << to_string(*verify(plan));
     require_executable(plan);
     const StepClock clock;
-    DataLoader data(task.data, plan.profile.model, plan.microbatches);
+    const std::unique_ptr<DataLoader> loader = open(task.data, plan);
+    DataLoader& data = *loader;
     Executor executor(plan, device, world_, data, clock, {task.seed, task.sgd});
     executor.initialise();
     EXPECT_EQ(executor.allocated_bytes(), memory_use(plan, world_.rank()).total());
@@ -182,7 +190,8 @@ class Equality : public testing::Test {
   /// The loss of one batch after one step, bit for bit.
   double evaluated(const Plan& plan, const TrainingTask& task) {
     const StepClock clock;
-    DataLoader data(task.data, plan.profile.model, plan.microbatches);
+    const std::unique_ptr<DataLoader> loader = open(task.data, plan);
+    DataLoader& data = *loader;
     Executor executor(plan, *host_, world_, data, clock, {task.seed, task.sgd});
     executor.initialise();
     std::vector<std::int64_t> batch(static_cast<std::size_t>(data.global_batch()));
@@ -257,6 +266,7 @@ class Equality : public testing::Test {
   std::unique_ptr<Device> host_;
   Profile profile_;
   std::string data_;
+  Rank data_reader_ = kNone;                                            ///< of the plans that follow
   std::map<std::pair<int, std::int64_t>, TrainingOutcome> references_;  ///< by micro-batches and steps
 };
 

@@ -8,8 +8,10 @@
 
 #include "optimizer/schedule/cooperative.h"
 #include "runtime/device/fake/fake_device.h"
+#include "runtime/engine/agreement.h"
 #include "runtime/nn/models.h"
 #include "tests/unit/schedule/examples.h"
+#include "tests/unit/schedule/partition.h"
 
 namespace sluice {
 namespace {
@@ -102,6 +104,40 @@ TEST_F(Equality, holds_under_the_cooperative_schedule) {
     }
 }
 
+TEST_F(Equality, holds_where_one_rank_reads_the_data_for_all) {
+  use(small_model(2), 5 * 5 * 2);
+  const std::unique_ptr<Device> fake = create_fake_device(create_host_device(), {.seed = 13});
+  for (const Rank reader : {0, 1, 3})  // where there are fewer workers, rank 3 has no stage
+    for (const int m : {1, 2, 5})
+      for (const int k : {1, 3, 4}) {
+        SCOPED_TRACE(text("reader ", reader, ", M = ", m, ", ", k, " workers"));
+        data_reader_ = kNone;
+        const double loss = evaluated(plan("1f1b", m, shifted(k, 2)), task(m));
+        data_reader_ = reader;
+        EXPECT_EQ(evaluated(plan("1f1b", m, shifted(k, 2)), task(m)), loss);
+        expect_equal(plan("gpipe", m, shifted(k, 0), Algorithm::flat), task(m), *host_);
+        expect_equal(plan("1f1b", m, with_recomputes(shifted(k, -2), 1)), task(m), *fake);
+        expect_equal(plan("cooperative", m, cooperative_stages(profile_.model, bounds(layers(), k, 0))), task(m),
+                     *host_);
+        const std::vector<int> cuts = bounds(layers(), 2 * k, 0);
+        for (const char* schedule : {"interleaved-1f1b", "zb-v"})
+          expect_equal(plan(schedule, m, stages_of({cuts, cuts}, schedule, k)), task(m), *host_);
+      }
+}
+
+TEST_F(Equality, a_dataset_that_its_one_reader_cannot_open_is_an_error_everywhere) {
+  use(small_model(2), 4);
+  data_reader_ = 1;
+  const Plan plan = this->plan("1f1b", 2, shifted(4, 0));
+  try {
+    (void)open_data(world_, world_.rank() == 1 ? "/no/such/folder/data.h5" : data_, plan);
+    FAIL() << "nothing was thrown";
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::bad_input);
+    EXPECT_NE(std::string(error.what()).find("/no/such/folder/data.h5"), std::string::npos) << error.what();
+  }
+}
+
 /// Stages of any layers and owners, halves of backward and recomputation, without replicas.
 TEST_F(Equality, holds_for_random_stages) {
   use(small_model(2), 3 * 6 * 2);
@@ -114,6 +150,7 @@ TEST_F(Equality, holds_for_random_stages) {
     std::vector<Stage> stages = examples::random_stages(random, profile_.model, world_.size(), world_.size());
     for (Stage& stage : stages) stage.owners.resize(1);
     const Algorithm algorithm = seed % 2 == 0 ? Algorithm::flat : Algorithm::hierarchical;
+    data_reader_ = seed % 3 == 1 ? static_cast<Rank>(seed) % world_.size() : kNone;
     expect_equal(plan(seed % 3 == 0 ? "gpipe" : "1f1b", task.microbatches, stages, algorithm), task,
                  seed % 4 == 0 ? *fake : *host_);
   }

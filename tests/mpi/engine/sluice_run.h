@@ -47,8 +47,13 @@ class SluiceRun : public testing::Test {
   [[nodiscard]] std::string file(const std::string& name) const { return folder_ / name; }
 
   [[nodiscard]] Outcome run(int ranks, const std::string& arguments) const {
-    const std::string command = text("SLUICE_WAIT_LIMIT=60 ", MPIEXEC, " ", launcher_options_, " -n ", ranks, " ",
-                                     SLUICE_RUN, " ", arguments, " >", file("out"), " 2>", file("err"));
+    return run_job(text(launcher_options_, " -n ", ranks, " ", SLUICE_RUN, " ", arguments));
+  }
+
+  /// @param words  mpiexec's
+  [[nodiscard]] Outcome run_job(const std::string& words) const {
+    const std::string command =
+        text("SLUICE_WAIT_LIMIT=60 ", MPIEXEC, " ", words, " >", file("out"), " 2>", file("err"));
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), contents(file("out")), contents(file("err"))};
   }

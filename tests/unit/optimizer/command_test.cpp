@@ -164,6 +164,23 @@ TEST_F(Command, takes_fixed_cuts_in_both_directions) {
   EXPECT_EQ(read_plan(path("plan.h5")).method, "fixed");
 }
 
+TEST_F(Command, lets_one_rank_read_the_data_for_all) {
+  Profile profile = sample_profile();
+  profile.cluster.reset();
+  for (Layer& layer : profile.model.layers) layer.backward = false;
+  write_profile(path("p.h5"), profile);
+  const std::string words = text("optimize --profile ", path("p.h5"), " --ranks 2 -o ", path("plan.h5"));
+  expect_failure(words + " --data-reader first", 2, "--data-reader is 'first'");
+  expect_failure(words + " --data-reader 2", 4, "the cluster has 2 ranks");
+  ASSERT_EQ(run(words + " --data-reader 1").code, 0);
+  EXPECT_EQ(read_plan(path("plan.h5")).data_reader, 1);
+  EXPECT_EQ(run("verify " + path("plan.h5")).code, 0);
+  EXPECT_NE(run("show " + path("plan.h5")).out.find("rank 1 reads the data for all"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(run("show --json " + path("plan.h5")).out)["data_reader"], 1);
+  ASSERT_EQ(run(words + " --data-reader none").code, 0);
+  EXPECT_EQ(read_plan(path("plan.h5")).data_reader, kNone);
+}
+
 TEST_F(Command, takes_the_best_schedule_and_says_what_the_others_cost) {
   import_profile("alexnet");
   const Outcome chosen =
