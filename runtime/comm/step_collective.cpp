@@ -10,9 +10,10 @@ namespace {
 constexpr std::int64_t kFloat = sizeof(float);
 /// Bounds the memory for what is still to be added; small enough to stay in a cache.
 constexpr std::int64_t kMostAddedBytes = 1 << 20;
-/// Pieces in flight by lane. All sends at once would share the link, and the first subtree would wait as long as the
-/// last one (docs/communication.md).
-constexpr std::array kInFlight{2, 2, 8};
+/// What a lane of sends has in flight, or one piece that is larger. All sends at once would share the link, and the
+/// first subtree would wait as long as the last one (measured in docs/communication.md).
+constexpr std::int64_t kMostSentBytes = 1 << 20;
+constexpr int kMostReceives = 8;
 
 }  // namespace
 
@@ -63,10 +64,20 @@ void StepCollective::skip_to(LaneName name, const Messenger& messenger) {
   while (step < part_->steps.size() && lane_of(part_->steps[step], messenger) != name) ++step;
 }
 
+std::int64_t StepCollective::next_bytes(const Lane& lane, const Step& step) const {
+  return std::min(piece_bytes(step), step.bytes - lane.posted);
+}
+
+bool StepCollective::has_room(const Lane& lane, const Step& step) const {
+  if (!step.sends) return lane.in_flight < kMostReceives;
+  return lane.in_flight == 0 || lane.bytes_in_flight + next_bytes(lane, step) <= kMostSentBytes;
+}
+
 bool StepCollective::may_post(LaneName name) const {
   const Lane& lane = lanes_[name];
-  if (lane.step == part_->steps.size() || lane.in_flight == kInFlight[name]) return false;
+  if (lane.step == part_->steps.size()) return false;
   const Step& step = part_->steps[lane.step];
+  if (!has_room(lane, step)) return false;
   if (step.adds && !step.sends && addends_in_use_) return false;
   return std::all_of(step.after.begin(), step.after.end(), [&](int before) { return pieces_left_[at(before)] == 0; });
 }
@@ -75,10 +86,11 @@ void StepCollective::post_piece(LaneName name, Messenger& messenger) {
   Lane& lane = lanes_[name];
   const int row = static_cast<int>(lane.step);
   const Step& step = part_->steps[lane.step];
-  const std::int64_t offset = step.offset + lane.posted, bytes = std::min(piece_bytes(step), step.bytes - lane.posted);
+  const std::int64_t offset = step.offset + lane.posted, bytes = next_bytes(lane, step);
   const bool to_add = step.adds && !step.sends;
   if (to_add) addends_in_use_ = true;
   ++lane.in_flight;
+  lane.bytes_in_flight += bytes;
   lane.posted += bytes;
   if (lane.posted == step.bytes) {
     ++lane.step;
@@ -91,7 +103,9 @@ void StepCollective::post_piece(LaneName name, Messenger& messenger) {
 void StepCollective::complete(Messenger& messenger, const Message& message) {
   const Step& step = part_->steps[at(message.step)];
   if (step.adds && !step.sends) add(message);
-  --lanes_[lane_of(step, messenger)].in_flight;
+  Lane& lane = lanes_[lane_of(step, messenger)];
+  --lane.in_flight;
+  lane.bytes_in_flight -= message.bytes;
   if (--pieces_left_[at(message.step)] == 0) --incomplete_;
   post_what_may(messenger);
 }

@@ -51,6 +51,7 @@ class StepCollective : public Collective {
     std::size_t step = 0;     ///< to post next
     std::int64_t posted = 0;  ///< bytes of it that are posted
     int in_flight = 0;        ///< pieces
+    std::int64_t bytes_in_flight = 0;
   };
   enum LaneName : std::size_t { kSendsInside, kSendsAcross, kReceives, kLanes };
 
@@ -58,6 +59,8 @@ class StepCollective : public Collective {
   [[nodiscard]] std::int64_t piece_bytes(const Step& step) const;
   void post_what_may(Messenger& messenger);
   void skip_to(LaneName name, const Messenger& messenger);
+  [[nodiscard]] std::int64_t next_bytes(const Lane& lane, const Step& step) const;  ///< of the piece to post next
+  [[nodiscard]] bool has_room(const Lane& lane, const Step& step) const;
   [[nodiscard]] bool may_post(LaneName name) const;
   void post_piece(LaneName name, Messenger& messenger);
   void add(const Message& message);
