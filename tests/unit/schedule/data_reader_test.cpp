@@ -57,6 +57,14 @@ TEST(DataReader, loads_ahead_of_the_rank_that_needs_it) {
             "+T0.0 +T1.0 +T0.1 +T1.1 +T0.2 +T1.2 -T0.0 -T1.0 0F0 -T0.1 -T1.1 0F1 -T0.2 -T1.2 0F2");
 }
 
+TEST(DataReader, with_a_stage_loads_before_its_receiver_begins_what_precedes_the_first_use) {
+  // Rank 0 runs 0F0 0F1 0B0 0F2 0B1: input 2 is loaded before 0B0, while rank 1 is still between 1B0 and 1F1.
+  const Plan plan = pipeline("1f1b", 2, 3, 1);
+  EXPECT_EQ(cells(plan, "step", 1),
+            "+T1.0 +T1.1 X0 +T0.0 X1 +T0.1 -T0.0 Y0 -T1.0 1F0 -T0.1 1B0 +T2.0 X2 +T0.2 Y1 +T1.2 -T1.1 1F1 -T2.0 -T0.2 "
+            "1B1 +T2.1 Y2 -T1.2 1F2 -T2.1 1B2 +T2.2 U1 -T2.2");
+}
+
 TEST(DataReader, alone_reads_and_sends_each_tensor_of_a_microbatch_in_one_multicast_to_all_who_read_it) {
   int with_reader = 0;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
