@@ -10,12 +10,17 @@ step=(srun --mpi=pmi2 --kill-on-bad-exit=1)
 
 say() { echo "$(date +%H:%M:%S) $*"; }
 
-# Multicasts of one placement: the probe's figures first, on the same nodes.
+# The links of some ranks; messages as large as their rate allows in little time.
+probe() { # placement, launcher and its arguments
+  say "$rate, $1: probe"
+  on_head "${@:2}" "$build/bin/sluice-run" probe --largest-mib "$largest_message" -o "cluster-$1.h5" >"probe-$1.log" 2>&1
+}
+
+# Multicasts among ranks that were probed just before.
 measure() { # placement, largest bytes, groups in one word, launcher and its arguments
   say "$rate, $1, up to $2 bytes: $3"
-  on_head "${@:4}" "$build/bin/sluice-run" probe -o "cluster-$1.h5" >"probe-$1.log"
   # shellcheck disable=SC2086 # words
-  on_head "${@:4}" "$build/bin/traffic_bench" "cluster-$1.h5" "$2" 2 $3 | sed "s/^/$rate,$1,/" >>multicasts.csv
+  on_head "${@:4}" "$build/bin/traffic_bench" "cluster-$1.h5" "$2" 1 $3 | sed "s/^/$rate,$1,/" >>multicasts.csv
 }
 
 step_times() { # training: but for the first step, a warm-up
@@ -29,7 +34,7 @@ measure_training() { # plan, options of sluice optimize
   make_plan vgg11 "$1-flat" --cluster cluster-2x2.h5 --multicast flat "${@:2}"
   make_plan vgg11 "$1-mpi" --cluster cluster-2x2.h5 --multicast mpi "${@:2}"
   make_plan vgg11 "$1-chosen" --cluster cluster-2x2.h5 "${@:2}"
-  for round in 1 2 3; do
+  for round in 1 2; do
     for way in flat mpi chosen; do
       train "$1-$way" 5
       bytes=$(planned_between_nodes "$1-$way")
@@ -48,13 +53,19 @@ echo rate,placement,group,bytes,algorithm,segment_bytes,measured_s,predicted_s,c
 echo rate,plan,way,bytes_between_nodes,round,step_s >training.csv
 for rate in 1gbit 100mbit; do
   cluster rate all "$rate"
-  most=$((64 << 20)) some=$((16 << 20))
-  [ "$rate" = 1gbit ] || most=$((16 << 20)) some=$((4 << 20))
-  measure 4x2 "$most" 'all two' "${step[@]}" --nodes=4 --ntasks-per-node=2
-  measure 4x2 "$some" leaders "${step[@]}" --nodes=4 --ntasks-per-node=2
-  measure 2x4 "$some" all "${step[@]}" --nodes=2 --ntasks-per-node=4
-  measure 3+1+2+2 "$some" all salloc --quiet --nodes=4 mpiexec -hosts node1:3,node2:1,node3:2,node4:2
-  on_head "${step[@]}" --nodes=2 --ntasks-per-node=2 "$build/bin/sluice-run" probe -o cluster-2x2.h5 >probe-2x2.log
+  most=$((64 << 20)) some=$((16 << 20)) largest_message=8
+  [ "$rate" = 1gbit ] || most=$((16 << 20)) some=$((4 << 20)) largest_message=1
+  blocks=("${step[@]}" --nodes=4 --ntasks-per-node=2)
+  probe 4x2 "${blocks[@]}"
+  measure 4x2 "$most" 'all two' "${blocks[@]}"
+  measure 4x2 "$some" leaders "${blocks[@]}"
+  large=("${step[@]}" --nodes=2 --ntasks-per-node=4)
+  probe 2x4 "${large[@]}"
+  measure 2x4 "$some" all "${large[@]}"
+  uneven=(salloc --quiet --nodes=4 mpiexec -hosts 'node1:3,node2:1,node3:2,node4:2')
+  probe 3+1+2+2 "${uneven[@]}"
+  measure 3+1+2+2 "$some" all "${uneven[@]}"
+  probe 2x2 "${step[@]}" --nodes=2 --ntasks-per-node=2
   measure_training two-consumers "${two_consumers[@]}"
   measure_training cooperative "${cooperative[@]}"
 done

@@ -57,8 +57,10 @@ start() { # nodes [rate]
   require_machine
   stop
   "$here/configure.sh" "$dir" "$nodes" "$preload"
-  # Hold none of the caller's descriptors, or CTest would wait for the cluster to end.
-  setsid unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc \
+  # Hold none of the caller's descriptors, or CTest, or who waits for a lock, would wait for the cluster to end.
+  # shellcheck disable=SC2016 # expands there
+  bash -c 'for file in "/proc/$$/fd"/*; do ((${file##*/} < 3)) || eval "exec ${file##*/}>&-"; done; exec "$@"' - \
+    setsid unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc \
     "$here/head.sh" "$dir" "$nodes" "$rate" </dev/null >"$dir/log/head.log" 2>&1 &
   echo $! >"$dir/head.pid"
   disown
@@ -72,9 +74,14 @@ start() { # nodes [rate]
 }
 
 with() { # nodes rate command...
-  trap stop EXIT
+  command= # not local: the trap reads it
+  trap 'kill $command 2>/dev/null || true; stop' EXIT
+  trap 'exit 143' TERM # while bash waits for a command in the foreground, it hears nothing
+  trap 'exit 130' INT
   start "$1" "$2"
-  "${@:3}"
+  "${@:3}" &
+  command=$!
+  wait $command
 }
 
 stop() {

@@ -21,5 +21,17 @@ export SLUICE_CLUSTER_DIR=$SLUICE_CLUSTER_DIR-2
 code=0
 cluster with 1 off bash -c "'$tests/cluster.sh' run sbatch --quiet --output=/dev/null --wrap='sleep 600'; exit 3" || code=$?
 expect_equal 'exit code of the command' 3 "$code"
-[ ! -e "$SLUICE_CLUSTER_DIR" ] || fail "$SLUICE_CLUSTER_DIR is still there"
-expect_equal 'processes left' '' "$(pgrep --full --list-full "$SLUICE_CLUSTER_DIR" || true)"
+
+nothing_is_left() {
+  [ ! -e "$SLUICE_CLUSTER_DIR" ] || fail "$SLUICE_CLUSTER_DIR is still there"
+  expect_equal 'processes left' '' "$(pgrep --full --list-full "$SLUICE_CLUSTER_DIR" || true)"
+}
+nothing_is_left
+
+# And one that is ended from outside, as by a time limit, with a lock that nobody may be left to hold.
+exec 9>lock
+flock 9
+timeout 4 "$tests/cluster.sh" with 1 off sleep 600 && fail 'the command was not ended'
+nothing_is_left
+exec 9>&-
+flock --nonblock lock true || fail 'something still holds the lock'
