@@ -18,7 +18,6 @@ namespace sluice {
 namespace {
 
 constexpr int kCallTag = 0, kAnswerTag = 1;
-constexpr std::chrono::milliseconds kOutputTime{500};
 constexpr int kNoAnswer = -1, kBusy = 0, kWaits = 1;
 
 volatile std::sig_atomic_t exit_code_on_sigterm = 0;
@@ -150,9 +149,10 @@ void Alarm::leave(int exit_code) {
   std::cout.flush();
   std::fflush(nullptr);
   const bool together = !some_silent_ && meet();
+  std::this_thread::sleep_for(kOutputTime);
   if (together && started_by_srun()) _exit(exit_code);
-  // The one that sounded the alarm knows how the others fare, and mpiexec drops what it has not yet passed on.
-  std::this_thread::sleep_for(sounded_ ? kOutputTime : std::chrono::milliseconds(kAnswerLimit));
+  // The one that sounded the alarm knows how the others fare.
+  if (!sounded_) std::this_thread::sleep_for(kAnswerLimit);
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   _exit(exit_code);
 }

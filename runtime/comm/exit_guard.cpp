@@ -23,6 +23,7 @@ void ExitGuard::watch(std::chrono::milliseconds limit, int exit_code, const std:
   std::unique_lock lock(mutex_);
   if (changed_.wait_for(lock, limit, [this] { return released_; })) return;
   std::fprintf(stderr, "%s\n", line.c_str());
+  std::this_thread::sleep_for(kOutputTime);
   _exit(exit_code);
 }
 

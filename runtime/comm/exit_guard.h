@@ -8,6 +8,9 @@
 
 namespace sluice {
 
+/// Between a process's last words and its end: launchers drop what they have not passed on by then.
+constexpr std::chrono::milliseconds kOutputTime{500};
+
 /// Bounds the time of a call that may never return. If the guard still stands
 /// after `limit`, it writes `line` to stderr and leaves the process with
 /// `exit_code`, without destructors: whatever must survive is on disk before.

@@ -8,7 +8,7 @@
 namespace sluice {
 
 /// An error that every rank knows of and leaves with: said once, by rank 0.
-/// Any other Error is known to its rank alone, and ends the job by abort.
+/// Any other Error is known to its rank alone, and ends the job by the alarm (Communicator::call_off).
 class AgreedError : public Error {
  public:
   using Error::Error;
