@@ -19,9 +19,10 @@ const LinkClass& link_class(const Cluster& cluster, LinkKind kind) {
   return kind == LinkKind::intra_node ? cluster.intra_node : cluster.inter_node;
 }
 
-const LinkClass& link_class(const Cluster& cluster, LinkKind kind, CollectiveKind collective, Algorithm algorithm) {
+const LinkClass& link_class(const Cluster& cluster, LinkKind kind, CollectiveKind collective, Algorithm algorithm,
+                            std::size_t moves) {
   for (const AlgorithmCost& cost : cluster.algorithm_costs)
-    if (cost.collective == collective && cost.algorithm == algorithm)
+    if (moves > 1 && cost.collective == collective && cost.algorithm == algorithm)
       return kind == LinkKind::intra_node ? cost.intra_node : cost.inter_node;
   return link_class(cluster, kind);
 }
@@ -95,8 +96,8 @@ void validate(const Cluster& cluster) {
     const auto known = algorithms(cost.collective);
     if (std::find(known.begin(), known.end(), cost.algorithm) == known.end())
       throw bad_input(text(name, ": there is no such algorithm"));
-    for (const LinkKind kind : {LinkKind::intra_node, LinkKind::inter_node})
-      validate_link(link_class(cluster, kind, cost.collective, cost.algorithm), text(name, ", ", to_string(kind)));
+    validate_link(cost.intra_node, text(name, ", ", to_string(LinkKind::intra_node)));
+    validate_link(cost.inter_node, text(name, ", ", to_string(LinkKind::inter_node)));
   }
 }
 

@@ -55,9 +55,10 @@ enum class LinkKind : std::uint8_t { intra_node, inter_node };
 
 [[nodiscard]] LinkKind link_between(const Cluster& cluster, Rank a, Rank b);
 [[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind);
-/// For the messages of an algorithm: as measured, else link_class().
+/// For the messages of a collective of `moves` messages: its algorithm's as measured; those of one that was not
+/// measured, and a message that is all there is, take link_class().
 [[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind, CollectiveKind collective,
-                                          Algorithm algorithm);
+                                          Algorithm algorithm, std::size_t moves);
 
 /// `nodes` x `ranks_per_node` equal ranks, block-wise: node = rank / ranks_per_node.
 [[nodiscard]] Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClass inter,

@@ -18,15 +18,15 @@ namespace {
 /// Idle links, and what messages take of them.
 class Links {
  public:
-  Links(const Cluster& cluster, CollectiveKind kind, Algorithm algorithm)
-      : cluster_(cluster), kind_(kind), algorithm_(algorithm), ranks_(cluster.ranks.size()) {
+  Links(const Cluster& cluster, CollectiveKind kind, Algorithm algorithm, std::size_t moves)
+      : cluster_(cluster), kind_(kind), algorithm_(algorithm), moves_(moves), ranks_(cluster.ranks.size()) {
     int nodes = 0;
     for (const RankSpec& rank : cluster.ranks) nodes = std::max(nodes, rank.node + 1);
     nics_.resize(at(nodes));
   }
 
   [[nodiscard]] double seconds(const Move& move) const {
-    return message_time(link_class(cluster_, link_between(cluster_, move.from, move.to), kind_, algorithm_),
+    return message_time(link_class(cluster_, link_between(cluster_, move.from, move.to), kind_, algorithm_, moves_),
                         move.bytes);
   }
 
@@ -52,6 +52,7 @@ class Links {
   const Cluster& cluster_;
   const CollectiveKind kind_;
   const Algorithm algorithm_;
+  const std::size_t moves_;
   std::vector<FreeAt> ranks_;  // links inside a node
   std::vector<FreeAt> nics_;   // by node
 };
@@ -186,14 +187,15 @@ std::vector<Algorithm> candidates(CollectiveKind kind, std::optional<Algorithm> 
 double collective_time(CollectiveKind kind, const Group& group, const Route& route, std::int64_t bytes,
                        const Cluster& cluster) {
   if (kind == CollectiveKind::all_reduce && is_one_ring(group, route.algorithm, cluster) &&
-      bytes / static_cast<std::int64_t>(sizeof(float)) >= std::ssize(group.members))
-    return kNanosecond *
-           static_cast<double>(play_ring(ring_edges(group, cluster), bytes, Links(cluster, kind, route.algorithm)));
+      bytes / static_cast<std::int64_t>(sizeof(float)) >= std::ssize(group.members)) {
+    const std::vector<Edge> ring = ring_edges(group, cluster);
+    return kNanosecond * static_cast<double>(play_ring(ring, bytes, {cluster, kind, route.algorithm, ring.size()}));
+  }
   return moves_time(collective_moves(kind, group, route, bytes, cluster), kind, route.algorithm, cluster);
 }
 
 double moves_time(std::span<const Move> moves, CollectiveKind kind, Algorithm algorithm, const Cluster& cluster) {
-  return kNanosecond * static_cast<double>(play(moves, Links(cluster, kind, algorithm)));
+  return kNanosecond * static_cast<double>(play(moves, {cluster, kind, algorithm, moves.size()}));
 }
 
 RouteChoice choose_route(CollectiveKind kind, const Group& group, std::int64_t bytes, const Cluster& cluster,
@@ -235,8 +237,7 @@ const RouteChoice& RouteChooser::choose(CollectiveKind kind, const Group& group,
 }
 
 void choose_routes(Plan& plan) {
-  RouteChooser routes(plan.cluster, plan.multicast.value_or(Algorithm::hierarchical),
-                      plan.all_reduce.value_or(Algorithm::ring));
+  RouteChooser routes(plan.cluster, plan.multicast, plan.all_reduce);
   for (Transfer& transfer : plan.transfers) {
     const RouteChoice& choice =
         routes.choose(collective_of(transfer.payload), plan.groups[at(transfer.group)], transfer.bytes);

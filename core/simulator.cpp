@@ -130,7 +130,8 @@ class Simulation {
       return kind;
     };
     for (const Move& move : moves)
-      move_s_.push_back(message_time(link_of(transfer, count(move.from, move.to, move.bytes)), move.bytes));
+      move_s_.push_back(
+          message_time(link_of(transfer, count(move.from, move.to, move.bytes), moves.size()), move.bytes));
     if (!is_ring(transfer)) return;
     const std::vector<Edge> ring = ring_edges(group, plan_.cluster);
     const int members = static_cast<int>(ring.size());
@@ -145,8 +146,8 @@ class Simulation {
     return transfer.payload == Payload::weight_gradients && transfer.route.algorithm == Algorithm::ring;
   }
 
-  [[nodiscard]] const LinkClass& link_of(const Transfer& transfer, LinkKind kind) const {
-    return link_class(plan_.cluster, kind, collective_of(transfer.payload), transfer.route.algorithm);
+  [[nodiscard]] const LinkClass& link_of(const Transfer& transfer, LinkKind kind, std::size_t moves) const {
+    return link_class(plan_.cluster, kind, collective_of(transfer.payload), transfer.route.algorithm, moves);
   }
 
   /// Executes until an instruction takes time or a wait must wait.
@@ -276,7 +277,7 @@ class Simulation {
     for (int e = 0; e < std::ssize(ring); ++e) {
       const std::int64_t bytes = ring_bytes(transfer.bytes, members, e);
       const LinkKind kind = kind_of(ring[at(e)]);
-      const double seconds = ring_time(link_of(transfer, kind), bytes, members);
+      const double seconds = ring_time(link_of(transfer, kind, ring.size()), bytes, members);
       static_cast<void>(occupy(ring[at(e)], kind, begin_ns, seconds, bytes));
     }
     events_.push(later_ns(begin_ns, ring_s_.at({transfer.group, transfer.bytes})), number, kNone);

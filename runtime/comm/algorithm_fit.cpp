@@ -17,10 +17,11 @@ namespace {
 
 constexpr int kMostRounds = 30;
 constexpr int kMostHalvings = 4;
-constexpr double kEnough = 1e-4;  // a round that lowers the sum by less is the last
-constexpr double kStep = 0.01;    // of a figure, to see what depends on it
-constexpr double kScale = 1000;   // figures times this: collective_time() counts in whole nanoseconds
-constexpr double kExact = 1e-3;   // errors below count as equally good
+constexpr double kEnough = 1e-4;     // a round that lowers the sum by less is the last
+constexpr double kStep = 0.01;       // of a figure, to see what depends on it
+constexpr double kScale = 1000;      // figures times this: collective_time() counts in whole nanoseconds
+constexpr double kExact = 1e-3;      // errors below count as equally good
+constexpr double kLeastShare = 0.5;  // of a lone message's latency: free messages would be cut into tiny segments
 constexpr double kLeastLatency_s = 1e-9;
 constexpr double kLeastPerByte_s = 1e-13;
 
@@ -33,10 +34,12 @@ LinkClass link_of(double latency_s, double per_byte_s) {
   return {latency_s, per_byte_s > 0 ? 1 / per_byte_s : std::numeric_limits<double>::infinity()};
 }
 
-/// Solves min |sqrt(w) (A x - b)|, x >= 0, by coordinates in turns, from x on: what b does not depend on keeps its
+/// Solves min |sqrt(w) (A x - b)|, x >= least, by coordinates in turns, from x on: what b does not depend on keeps its
 /// value.
 class LeastSquares {
  public:
+  explicit LeastSquares(const Figures& least) : least_(least) {}
+
   void add(const Figures& row, double wanted, double weight) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       target_[i] += weight * row[i] * wanted;
@@ -50,7 +53,7 @@ class LeastSquares {
       for (std::size_t i = 0; i < x.size(); ++i) {
         if (matrix_[i][i] <= 0) continue;
         const double rest = target_[i] - std::inner_product(x.begin(), x.end(), matrix_[i].begin(), 0.0);
-        const double next = std::max(0.0, x[i] + rest / matrix_[i][i]);
+        const double next = std::max(least_[i], x[i] + rest / matrix_[i][i]);
         change += std::abs(next - x[i]) * std::sqrt(matrix_[i][i]);
         x[i] = next;
       }
@@ -60,6 +63,7 @@ class LeastSquares {
   }
 
  private:
+  Figures least_;
   std::array<Figures, 4> matrix_{};
   Figures target_{};
 };
@@ -73,6 +77,7 @@ class Fit {
               std::max(cluster.inter_node.latency_s, kLeastLatency_s),
               std::max(per_byte(cluster.inter_node), kLeastPerByte_s)};
     for (double& step : steps_) step *= kStep;
+    least_ = {kLeastShare * cluster.intra_node.latency_s, 0, kLeastShare * cluster.inter_node.latency_s, 0};
   }
 
   AlgorithmCost run() {
@@ -150,7 +155,7 @@ class Fit {
       beside[i] += steps_[i];
       moved[i] = predict(beside);
     }
-    LeastSquares squares;
+    LeastSquares squares(least_);
     for (std::size_t s = 0; s < samples_.size(); ++s) {
       Figures row{};
       double wanted = (samples_[s].seconds - predicted[s]) / larger(predicted, s);
@@ -167,6 +172,7 @@ class Fit {
   std::span<const CollectiveSample> samples_;
   Cluster cluster_;
   Figures steps_{};
+  Figures least_{};
 };
 
 }  // namespace

@@ -20,8 +20,9 @@ struct CollectiveSample {
 /// Rico-Gallego, Lastovetsky 2022): the least sum of |predicted - measured| / the larger of both, so that small and
 /// large payloads count alike and a wild sample counts for no more than another. collective_time() is the length of a
 /// critical path, linear in latencies and seconds a byte as long as the path is the same: each round takes its
-/// coefficients at the last figures and solves non-negative least squares, weighted by the errors left (Schlossmacher
-/// 1973), until the sum falls no further. A figure that no path depends on stays the link's of `cluster`.
+/// coefficients at the last figures and solves least squares, weighted by the errors left (Schlossmacher 1973), until
+/// the sum falls no further. A figure that no path depends on stays the link's of `cluster`; no latency falls below
+/// half the link's, or else payloads that a rate limiter lets pass would make segments cost nothing.
 /// @param samples  all of this collective and algorithm, with seconds above 0
 /// @throws Error (runtime fault) otherwise, or if there are none.
 [[nodiscard]] AlgorithmCost fit_algorithm(CollectiveKind kind, Algorithm algorithm,

@@ -15,16 +15,17 @@ namespace {
 const LinkClass kIntra{2e-6, 5e9};
 const LinkClass kInter{40e-6, 115e6};
 
-Cluster four_nodes_of_two() { return uniform_cluster(4, 2, kIntra, kInter); }
+// Three ranks on a node: a message that is all there is takes the link's figures, and tells nothing of an algorithm.
+Cluster four_nodes_of_three() { return uniform_cluster(4, 3, kIntra, kInter); }
 
 std::vector<Group> groups() {
-  return {
-      {0, {0, 1, 2, 3, 4, 5, 6, 7}}, {3, {0, 1, 2, 3, 4, 5, 6, 7}}, {0, {0, 2, 4, 6}}, {2, {0, 1, 2, 3}}, {0, {0, 1}}};
+  const Group everyone{0, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+  return {everyone, {4, everyone.members}, {0, {0, 3, 6, 9}}, {3, {0, 1, 3, 4}}, {0, {0, 1, 2}}};
 }
 
 /// What a cluster measures whose messages in this algorithm cost `known`.
 std::vector<CollectiveSample> samples_of(const AlgorithmCost& known, double noise = 0, unsigned seed = 0) {
-  Cluster cluster = four_nodes_of_two();
+  Cluster cluster = four_nodes_of_three();
   cluster.algorithm_costs = {known};
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> factor(1 - noise, 1 + noise);
@@ -60,7 +61,7 @@ TEST(AlgorithmFit, finds_the_figures_of_exact_times_within_1_percent) {
   for (const AlgorithmCost& known : known_costs()) {
     SCOPED_TRACE(to_string(known.algorithm));
     const AlgorithmCost fitted =
-        fit_algorithm(known.collective, known.algorithm, samples_of(known), four_nodes_of_two());
+        fit_algorithm(known.collective, known.algorithm, samples_of(known), four_nodes_of_three());
     EXPECT_EQ(fitted.algorithm, known.algorithm);
     EXPECT_EQ(fitted.collective, known.collective);
     EXPECT_LT(largest_error(fitted, known), 0.01);
@@ -73,7 +74,7 @@ TEST(AlgorithmFit, tells_noisy_times_within_their_noise) {
     for (unsigned seed = 0; seed < 5; ++seed) {
       SCOPED_TRACE(testing::Message() << to_string(known.algorithm) << ", seed " << seed);
       const AlgorithmCost fitted =
-          fit_algorithm(known.collective, known.algorithm, samples_of(known, 0.05, seed), four_nodes_of_two());
+          fit_algorithm(known.collective, known.algorithm, samples_of(known, 0.05, seed), four_nodes_of_three());
       EXPECT_LT(largest_error(fitted, known), 0.08);
       EXPECT_LT(fitted.median_error, 0.05);
     }
@@ -84,9 +85,18 @@ TEST(AlgorithmFit, is_not_moved_by_a_wild_sample) {
   for (const double factor : {0.01, 50.0}) {
     std::vector<CollectiveSample> samples = samples_of(known);
     samples[4].seconds *= factor;
-    const AlgorithmCost fitted = fit_algorithm(known.collective, known.algorithm, samples, four_nodes_of_two());
+    const AlgorithmCost fitted = fit_algorithm(known.collective, known.algorithm, samples, four_nodes_of_three());
     EXPECT_LT(largest_error(fitted, known), 0.02) << factor;
   }
+}
+
+// As where a rate limiter lets small payloads pass for nothing.
+TEST(AlgorithmFit, keeps_latencies_that_make_segments_worth_their_number) {
+  const AlgorithmCost known{.algorithm = Algorithm::tree, .intra_node = {0, 2e9}, .inter_node = {0, 8e7}};
+  const AlgorithmCost fitted =
+      fit_algorithm(known.collective, known.algorithm, samples_of(known), four_nodes_of_three());
+  EXPECT_GE(fitted.intra_node.latency_s, kIntra.latency_s / 2);
+  EXPECT_GE(fitted.inter_node.latency_s, kInter.latency_s / 2);
 }
 
 TEST(AlgorithmFit, keeps_the_links_figures_of_a_class_that_no_sample_depends_on) {
@@ -95,14 +105,14 @@ TEST(AlgorithmFit, keeps_the_links_figures_of_a_class_that_no_sample_depends_on)
   std::erase_if(samples, [](const CollectiveSample& sample) {
     return sample.group.members.size() != 4 || sample.group.members[1] == 1;
   });
-  const AlgorithmCost fitted = fit_algorithm(known.collective, known.algorithm, samples, four_nodes_of_two());
+  const AlgorithmCost fitted = fit_algorithm(known.collective, known.algorithm, samples, four_nodes_of_three());
   EXPECT_EQ(fitted.intra_node.latency_s, kIntra.latency_s);
   EXPECT_NEAR(fitted.intra_node.bandwidth_bytes_per_s / kIntra.bandwidth_bytes_per_s, 1, 1e-12);
   EXPECT_NEAR(fitted.inter_node.latency_s / known.inter_node.latency_s, 1, 0.01);
 }
 
 TEST(AlgorithmFit, refuses_samples_that_cannot_be) {
-  const Cluster cluster = four_nodes_of_two();
+  const Cluster cluster = four_nodes_of_three();
   const auto fit = [&](const std::vector<CollectiveSample>& samples) {
     return fit_algorithm(CollectiveKind::multicast, Algorithm::tree, samples, cluster);
   };

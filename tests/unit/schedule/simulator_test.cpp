@@ -182,7 +182,8 @@ TEST(Simulator, an_all_reduce_begins_with_the_last_member_and_takes_the_slowest_
                                 .cluster = cluster,
                                 .schedule = "1f1b",
                                 .microbatches = 4,
-                                .stages = {{Work::forward, 0, {0}, {0, 1, 2}}, {Work::backward, 0, {0}, {0, 1, 2}}}});
+                                .stages = {{Work::forward, 0, {0}, {0, 1, 2}}, {Work::backward, 0, {0}, {0, 1, 2}}},
+                                .all_reduce = Algorithm::ring});
   const Timeline timeline = simulate(plan);
   // Rank 0 has two micro-batches of 30 each. 40 B in chunks of 4, 3, 3 floats: the ring 0 1 2 carries 56, 52, 52 B in
   // four rounds. Between nodes each takes 50 and a chunk; the largest goes from edge 1 2 in one on to 2 0 in the next.
