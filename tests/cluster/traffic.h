@@ -41,7 +41,7 @@ inline NamedGroup two_consumers(const Cluster& cluster) {
 /// The caller's part of a multicast; none if it is not a member.
 inline std::shared_ptr<const CollectivePart> part_of(Communicator& world, const Group& group, const Route& route,
                                                      std::int64_t bytes, const Cluster& cluster) {
-  if (!contains(group.members, world.rank())) return nullptr;
+  if (!is_member(group, world.rank())) return nullptr;
   return world.prepare(CollectiveKind::multicast, group, route, bytes, cluster);
 }
 

@@ -65,7 +65,7 @@ class TrafficCheck {
     multicast(world_, part, data);
     world_.barrier();
     const double mine[] = {interface_bytes("rx") - received, interface_bytes("tx") - sent,
-                           contains(named.group.members, world_.rank()) && data != expected ? 1.0 : 0.0};
+                           is_member(named.group, world_.rank()) && data != expected ? 1.0 : 0.0};
     judge(named, route, bytes, world_.all_gather(mine));
   }
 

@@ -94,7 +94,7 @@ TEST(AllReduce, sums_whole_numbers_exactly) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
     const Sum sum = random_sum(random, world);
-    if (!contains(sum.group.members, world.rank())) continue;
+    if (!is_member(sum.group, world.rank())) continue;
     std::vector<float> data = values_of(world.rank(), sum.count, sum.seed, true);
     Operation operation = start(world, sum, data, static_cast<int>(seed));
     world.wait(operation);
@@ -116,7 +116,7 @@ TEST(AllReduce, adds_in_the_order_of_the_ring_whatever_the_sizes_of_messages) {
       Sum sum = random_sum(random, world);
       sum.route.algorithm = Algorithm::ring;
       if (chunk_bytes < kChunk) sum.count = std::min<std::size_t>(sum.count, 1000);
-      if (!contains(sum.group.members, world.rank())) continue;
+      if (!is_member(sum.group, world.rank())) continue;
       std::vector<float> data = values_of(world.rank(), sum.count, sum.seed, false);
       Operation operation = start(world, sum, data, static_cast<int>(seed));
       world.wait(operation);
@@ -140,11 +140,10 @@ TEST(AllReduce, keeps_many_apart_that_every_rank_starts_and_awaits_in_its_own_or
   std::shuffle(order.begin(), order.end(), own);
   std::vector<Operation> operations(sums.size());
   for (const std::size_t i : order)
-    if (contains(sums[i].group.members, world.rank()))
-      operations[i] = start(world, sums[i], data[i], static_cast<int>(i));
+    if (is_member(sums[i].group, world.rank())) operations[i] = start(world, sums[i], data[i], static_cast<int>(i));
   std::shuffle(order.begin(), order.end(), own);
   for (const std::size_t i : order) {
-    if (!contains(sums[i].group.members, world.rank())) continue;
+    if (!is_member(sums[i].group, world.rank())) continue;
     world.wait(operations[i]);
     ASSERT_EQ(data[i], sum_in_order_of_the_moves(sums[i], cluster_of(world))) << "sum " << i;
   }
@@ -159,7 +158,7 @@ TEST(AllReduce, leaves_all_members_with_the_bits_that_its_moves_make) {
       Sum sum = random_sum(random, placed);
       sum.route.algorithm = Algorithm::hierarchical;
       SCOPED_TRACE(testing::Message() << "seed " << seed << ", messages of " << chunk_bytes << " B");
-      if (!contains(sum.group.members, placed.rank())) continue;
+      if (!is_member(sum.group, placed.rank())) continue;
       std::vector<float> data = values_of(placed.rank(), sum.count, sum.seed, false);
       Operation operation = start(placed, sum, data, 1);
       placed.wait(operation);
@@ -200,7 +199,7 @@ TEST(AllReduce, counts_the_bytes_of_its_moves_by_link_class) {
     const std::vector<Move> moves = all_reduce_moves(sum.group, sum.route, bytes, cluster);
     add(sent, bytes_of(moves, world.rank(), true, cluster));
     add(received, bytes_of(moves, world.rank(), false, cluster));
-    if (!contains(sum.group.members, world.rank())) continue;
+    if (!is_member(sum.group, world.rank())) continue;
     std::vector<float> data(sum.count);
     Operation operation = start(world, sum, data, i);
     world.wait(operation);
@@ -214,7 +213,7 @@ TEST(AllReduce, moves_by_progress_alone) {
   std::mt19937 random(3);
   Sum sum = random_sum(random, world);
   sum.count = 20000;
-  if (!contains(sum.group.members, world.rank())) return;
+  if (!is_member(sum.group, world.rank())) return;
   std::vector<float> data = values_of(world.rank(), sum.count, sum.seed, false);
   Operation operation = start(world, sum, data, 0);
   while (!operation.done()) world.progress();

@@ -44,7 +44,7 @@ Operation start(Communicator& world, Exchange& exchange, int tag) {
 /// What MPI_Alltoall delivers. Collective over all ranks; `rank` is this one's in `order` of MPI's.
 Bytes exchanged_by_mpi(const Exchange& exchange, Rank rank) {
   MPI_Comm group = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, contains(exchange.group.members, rank) ? 0 : MPI_UNDEFINED, rank, &group);
+  MPI_Comm_split(MPI_COMM_WORLD, is_member(exchange.group, rank) ? 0 : MPI_UNDEFINED, rank, &group);
   Bytes received(exchange.sent.size());
   if (group == MPI_COMM_NULL) return received;
   const int block = static_cast<int>(exchange.block);
@@ -61,7 +61,7 @@ TEST(AllToAll, delivers_what_a_plain_one_delivers_wherever_the_ranks_sit) {
     Exchange exchange = random_exchange(random, placed);
     SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << describe(exchange));
     const Bytes expected = exchanged_by_mpi(exchange, placed.rank());
-    if (!contains(exchange.group.members, placed.rank())) continue;
+    if (!is_member(exchange.group, placed.rank())) continue;
     Operation operation = start(placed, exchange, 3);
     placed.wait(operation);
     ASSERT_TRUE(exchange.received == expected);
@@ -81,11 +81,11 @@ TEST(AllToAll, keeps_many_apart_that_every_rank_starts_in_its_own_order) {
   std::vector<Operation> operations(exchanges.size());
   for (const int i : random_order(own, 20)) {
     const auto index = static_cast<std::size_t>(i);
-    if (contains(exchanges[index].group.members, world.rank())) operations[index] = start(world, exchanges[index], i);
+    if (is_member(exchanges[index].group, world.rank())) operations[index] = start(world, exchanges[index], i);
   }
   for (std::size_t i = 0; i < operations.size(); ++i) {
     world.wait(operations[i]);
-    if (!contains(exchanges[i].group.members, world.rank())) continue;
+    if (!is_member(exchanges[i].group, world.rank())) continue;
     ASSERT_TRUE(exchanges[i].received == expected[i]) << describe(exchanges[i]);
   }
 }
@@ -96,7 +96,7 @@ TEST(AllToAll, counts_the_bytes_of_its_moves_by_link_class) {
   std::mt19937 random(11);
   for (int i = 0; i < 30; ++i) {
     Exchange exchange = random_exchange(random, world);
-    if (!contains(exchange.group.members, world.rank())) continue;
+    if (!is_member(exchange.group, world.rank())) continue;
     const std::vector<Move> moves = all_to_all_moves(exchange.group, exchange.route, exchange.block, cluster);
     Operation operation = start(world, exchange, i);
     world.wait(operation);

@@ -42,10 +42,6 @@ inline Group random_group(std::mt19937& random, int ranks) {
   return group;
 }
 
-inline bool contains(const std::vector<Rank>& members, Rank rank) {
-  return std::find(members.begin(), members.end(), rank) != members.end();
-}
-
 inline Communicator with_chunks_of(std::int64_t chunk_bytes) {
   CommunicatorSettings settings = CommunicatorSettings::from_environment();
   settings.chunk_bytes = chunk_bytes;

@@ -81,7 +81,7 @@ TEST(Multicast, delivers_what_a_plain_broadcast_delivers) {
     Call call = random_call(random, world);
     SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << describe(call));
     const Bytes expected = broadcast_by_mpi(call);
-    if (!contains(call.group.members, world.rank())) continue;
+    if (!is_member(call.group, world.rank())) continue;
     Operation operation = start(world, call, static_cast<int>(seed));
     world.wait(operation);
     ASSERT_TRUE(call.data == expected);
@@ -98,7 +98,7 @@ TEST(Multicast, delivers_wherever_the_ranks_sit) {
       Call call = random_call(random, placed);
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << describe(call));
       const Bytes expected = broadcast_by_mpi(call, order[static_cast<std::size_t>(call.group.root)]);
-      if (!contains(call.group.members, placed.rank())) continue;
+      if (!is_member(call.group, placed.rank())) continue;
       Operation operation = start(placed, call, i);
       placed.wait(operation);
       ASSERT_TRUE(call.data == expected);
@@ -138,11 +138,11 @@ TEST(Multicast, keeps_many_apart_that_every_rank_starts_and_awaits_in_its_own_or
     std::shuffle(order.begin(), order.end(), own);
     std::vector<Operation> operations(calls.size());
     for (const std::size_t i : order)
-      if (contains(calls[i].group.members, world.rank())) operations[i] = start(world, calls[i], static_cast<int>(i));
+      if (is_member(calls[i].group, world.rank())) operations[i] = start(world, calls[i], static_cast<int>(i));
     std::shuffle(order.begin(), order.end(), own);
     for (const std::size_t i : order) {
       world.wait(operations[i]);
-      const bool member = contains(calls[i].group.members, world.rank());
+      const bool member = is_member(calls[i].group, world.rank());
       ASSERT_TRUE(!member || calls[i].data == expected[i]) << "call " << i << ": " << describe(calls[i]);
     }
   }
@@ -169,7 +169,7 @@ TEST(Multicast, by_mpi_keeps_the_order_of_starts_whatever_is_ready_first) {
   }
   std::vector<Operation> operations(calls.size());
   for (std::size_t i = 0; i < calls.size(); ++i)
-    if (contains(calls[i].group.members, world.rank()))
+    if (is_member(calls[i].group, world.rank()))
       operations[i] = start(world, calls[i], static_cast<int>(i), Event(events[i]));
   std::mt19937 own(static_cast<unsigned>(world.rank()));
   std::shuffle(events.begin(), events.end(), own);
@@ -179,7 +179,7 @@ TEST(Multicast, by_mpi_keeps_the_order_of_starts_whatever_is_ready_first) {
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     world.wait(operations[i]);
-    const bool member = contains(calls[i].group.members, world.rank());
+    const bool member = is_member(calls[i].group, world.rank());
     ASSERT_TRUE(!member || calls[i].data == expected[i]) << "call " << i << ": " << describe(calls[i]);
   }
 }
@@ -192,7 +192,7 @@ TEST(Multicast, counts_the_bytes_of_its_moves_by_link_class) {
   std::mt19937 random(11);
   for (int i = 0; i < 60; ++i) {
     Call call = random_call(random, world);
-    if (!contains(call.group.members, world.rank())) continue;
+    if (!is_member(call.group, world.rank())) continue;
     const std::vector<Move> moves = multicast_moves(call.group, call.route, std::ssize(call.data), cluster);
     Operation operation = start(world, call, i);
     world.wait(operation);
@@ -255,7 +255,7 @@ TEST(Multicast, moves_by_progress_alone) {
   Call call = random_call(random, world);
   call.data.resize(50000);
   const Bytes expected = broadcast_by_mpi(call);
-  if (!contains(call.group.members, world.rank())) return;
+  if (!is_member(call.group, world.rank())) return;
   Operation operation = start(world, call, 0);
   while (!operation.done()) world.progress();
   EXPECT_TRUE(call.data == expected);

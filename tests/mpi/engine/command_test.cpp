@@ -231,12 +231,7 @@ TEST_F(SluiceRun, routes_anew_over_the_jobs_nodes_when_it_remaps) {
                                    {.latency_s = 1e-5, .bandwidth_bytes_per_s = 1e8});
   uneven.ranks[1].node = 1;  // one alone, three together
   write_plan(file("plan.h5"), plan(small_model(4), "1f1b", uneven, {{0, 3, 6, 9, 13}, {0, 4, 5, 11, 13}}));
-  // MPICH takes the ranks for two nodes of two.
-  setenv("MPIR_CVAR_NUM_CLIQUES", "2", 1);
-  setenv("MPIR_CVAR_CLIQUES_BY_BLOCK", "1", 1);
-  const Outcome outcome = train(4, "plan.h5", text("--steps 2 --remap -o ", file("results.h5")));
-  unsetenv("MPIR_CVAR_NUM_CLIQUES");
-  unsetenv("MPIR_CVAR_CLIQUES_BY_BLOCK");
+  const Outcome outcome = train_on_two_nodes(4, "plan.h5", text("--steps 2 --remap -o ", file("results.h5")));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const RunResults results = read_results(file("results.h5"));
   const Plan& plan = results.header.plan;
@@ -268,12 +263,7 @@ TEST_F(SluiceRun, lays_the_plans_ranks_over_the_jobs_nodes) {
   for (std::size_t rank = 0; rank < 4; ++rank) cyclic.ranks[rank].node = static_cast<int>(rank % 2);
   const Plan plan = this->plan(small_model(4), "1f1b", cyclic, {{0, 3, 6, 9, 13}, {0, 4, 5, 11, 13}});
   write_plan(file("plan.h5"), plan);
-  // MPICH takes the ranks for two nodes, block-wise.
-  setenv("MPIR_CVAR_NUM_CLIQUES", "2", 1);
-  setenv("MPIR_CVAR_CLIQUES_BY_BLOCK", "1", 1);
-  const Outcome outcome = train(4, "plan.h5", text("--steps 2 -o ", file("results.h5")));
-  unsetenv("MPIR_CVAR_NUM_CLIQUES");
-  unsetenv("MPIR_CVAR_CLIQUES_BY_BLOCK");
+  const Outcome outcome = train_on_two_nodes(4, "plan.h5", text("--steps 2 -o ", file("results.h5")));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const RunResults results = read_results(file("results.h5"));
   const Timeline predicted = simulate(plan);

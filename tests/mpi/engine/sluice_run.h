@@ -63,6 +63,16 @@ class SluiceRun : public testing::Test {
                            " --learning-rate 0.05 --momentum 0.9 --weight-decay 0.001 --seed 3 ", more));
   }
 
+  /// MPICH takes the ranks for two nodes, block-wise.
+  [[nodiscard]] Outcome train_on_two_nodes(int ranks, const std::string& plan, const std::string& more) const {
+    setenv("MPIR_CVAR_NUM_CLIQUES", "2", 1);
+    setenv("MPIR_CVAR_CLIQUES_BY_BLOCK", "1", 1);
+    Outcome outcome = train(ranks, plan, more);
+    unsetenv("MPIR_CVAR_NUM_CLIQUES");
+    unsetenv("MPIR_CVAR_CLIQUES_BY_BLOCK");
+    return outcome;
+  }
+
   [[nodiscard]] static Plan plan(const Model& model, const std::string& schedule, const Cluster& cluster,
                                  const Partition& partition, int microbatches = 3) {
     const Profile profile = even_profile(model);

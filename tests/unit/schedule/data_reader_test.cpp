@@ -9,7 +9,6 @@
 #include "core/index.h"
 #include "core/liveness.h"
 #include "core/simulator.h"
-#include "core/text.h"
 #include "core/verifier.h"
 #include "optimizer/schedule/stream.h"
 #include "tests/unit/schedule/examples.h"
@@ -17,12 +16,7 @@
 namespace sluice {
 namespace {
 
-std::string cells(const Plan& plan, const std::string& name, Rank rank) {
-  std::string cells;
-  for (const Instruction& instruction : program(plan, name).ranks[at(rank)])
-    cells += text(cells.empty() ? "" : " ", cell(plan, instruction));
-  return cells;
-}
+using examples::cells;
 
 /// A layer a worker and a last rank without work; the first reads the input, the last the labels.
 Plan pipeline(const std::string& schedule, int workers, int microbatches, Rank reader, const Cluster& cluster) {

@@ -295,6 +295,16 @@ Plan build_with_random_traffic(Random& random, PlanRequest request) {
 
 }  // namespace
 
+std::string cells(const Plan& plan, const std::vector<Instruction>& list) {
+  std::string cells;
+  for (const Instruction& instruction : list) cells += text(cells.empty() ? "" : " ", cell(plan, instruction));
+  return cells;
+}
+
+std::string cells(const Plan& plan, const std::string& name, Rank rank) {
+  return cells(plan, program(plan, name).ranks[at(rank)]);
+}
+
 Plan random_plan(std::uint64_t seed) {
   Random random(seed);
   const Profile profile = random_profile(random);

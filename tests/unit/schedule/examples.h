@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "optimizer/schedule/build_plan.h"
 #include "tests/unit/schedule/partition.h"
@@ -29,11 +31,15 @@ struct WorkTimes {
 [[nodiscard]] Plan textbook_plan_in_halves(const std::string& schedule, int ranks, int microbatches,
                                            const WorkTimes& times = {});
 
+/// What a list holds: "X0 0F0 +T0.0". And a rank's list of a program.
+[[nodiscard]] std::string cells(const Plan& plan, const std::vector<Instruction>& list);
+[[nodiscard]] std::string cells(const Plan& plan, const std::string& name, Rank rank);
+
 /// A random plan: chain or DAG of at most 8 layers, real-like or foreign, at
 /// most 5 positions and 9 micro-batches, stages of any layers that the DAG
 /// allows, up to 3 replicas each, forward, backward and (sometimes) its halves
 /// with layers and owners of their own, recompute stages, 1 to 3 uneven nodes, sometimes one rank that reads the
-/// data for all, both algorithms, gpipe, 1f1b or sequential.
+/// data for all, any algorithms, gpipe, 1f1b or sequential.
 [[nodiscard]] Plan random_plan(std::uint64_t seed);
 
 /// The stages of such a plan for a model.

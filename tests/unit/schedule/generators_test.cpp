@@ -6,12 +6,13 @@
 
 #include "core/error.h"
 #include "core/index.h"
-#include "core/text.h"
 #include "tests/unit/schedule/examples.h"
 #include "tests/unit/schedule/golden.h"
 
 namespace sluice {
 namespace {
+
+using examples::cells;
 
 class HandWrittenFigure : public testing::TestWithParam<const char*> {};
 
@@ -26,12 +27,6 @@ INSTANTIATE_TEST_SUITE_P(Schedules, HandWrittenFigure, testing::Values("1f1b", "
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
-
-std::string cells(const Plan& plan, const std::vector<Instruction>& row) {
-  std::string cells;
-  for (const Instruction& instruction : row) cells += text(cells.empty() ? "" : " ", cell(plan, instruction));
-  return cells;
-}
 
 Plan plan_of(const Partition& partition, const std::string& schedule, int microbatches) {
   const int layers = partition.forward_bounds.back();

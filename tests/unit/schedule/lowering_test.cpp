@@ -8,18 +8,12 @@
 
 #include "core/error.h"
 #include "core/index.h"
-#include "core/text.h"
 #include "tests/unit/schedule/examples.h"
 
 namespace sluice {
 namespace {
 
-std::string cells(const Plan& plan, const std::string& name, Rank rank) {
-  std::string cells;
-  for (const Instruction& instruction : program(plan, name).ranks[at(rank)])
-    cells += text(cells.empty() ? "" : " ", cell(plan, instruction));
-  return cells;
-}
+using examples::cells;
 
 Plan build(int layers, const std::string& schedule, int microbatches, const Partition& partition, int ranks) {
   const Profile profile = examples::chain(layers, 1e-9, 2e-9);
