@@ -1,6 +1,9 @@
 #include "core/algorithm.h"
 
+#include <algorithm>
 #include <array>
+
+#include "core/text.h"
 
 namespace sluice {
 
@@ -53,6 +56,17 @@ std::span<const Algorithm> algorithms(CollectiveKind kind) {
       return kAllToAll;
   }
   return {};
+}
+
+bool knows(Algorithm algorithm, CollectiveKind kind) {
+  const auto known = algorithms(kind);
+  return std::find(known.begin(), known.end(), algorithm) != known.end();
+}
+
+std::string algorithm_names(CollectiveKind kind) {
+  std::string names;
+  for (const Algorithm algorithm : algorithms(kind)) names += text(names.empty() ? "" : ", ", to_string(algorithm));
+  return names;
 }
 
 bool aware_of_nodes(Algorithm algorithm) { return algorithm != Algorithm::flat && algorithm != Algorithm::mpi; }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 /// How collectives travel: names alone. The messages are in core/moves.h, what they cost in core/route_choice.h.
 namespace sluice {
@@ -26,6 +27,9 @@ enum class Algorithm : std::uint8_t {
 
 /// Those that know the collective.
 [[nodiscard]] std::span<const Algorithm> algorithms(CollectiveKind kind);
+[[nodiscard]] bool knows(Algorithm algorithm, CollectiveKind kind);
+/// Those that know it, for people: "ring, hierarchical".
+[[nodiscard]] std::string algorithm_names(CollectiveKind kind);
 
 /// Every byte enters each node once.
 [[nodiscard]] bool aware_of_nodes(Algorithm algorithm);

@@ -93,9 +93,7 @@ void validate(const Cluster& cluster) {
     validate_link(link_class(cluster, kind), to_string(kind));
   for (const AlgorithmCost& cost : cluster.algorithm_costs) {
     const std::string name = text(to_string(cost.collective), " by ", to_string(cost.algorithm));
-    const auto known = algorithms(cost.collective);
-    if (std::find(known.begin(), known.end(), cost.algorithm) == known.end())
-      throw bad_input(text(name, ": there is no such algorithm"));
+    if (!knows(cost.algorithm, cost.collective)) throw bad_input(text(name, ": there is no such algorithm"));
     validate_link(cost.intra_node, text(name, ", ", to_string(LinkKind::intra_node)));
     validate_link(cost.inter_node, text(name, ", ", to_string(LinkKind::inter_node)));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <vector>
 
@@ -15,5 +16,19 @@ struct Group {
   std::vector<Rank> members;  ///< ascending, the root among them
   auto operator<=>(const Group&) const = default;
 };
+
+[[nodiscard]] inline bool is_member(const Group& group, Rank rank) {
+  return std::binary_search(group.members.begin(), group.members.end(), rank);
+}
+
+/// A member's position among the members.
+[[nodiscard]] inline int place_of(const Group& group, Rank member) {
+  return static_cast<int>(std::lower_bound(group.members.begin(), group.members.end(), member) - group.members.begin());
+}
+
+/// One message from `root` to `other`.
+[[nodiscard]] inline Group pair_of(Rank root, Rank other) {
+  return {.root = root, .members = {std::min(root, other), std::max(root, other)}};
+}
 
 }  // namespace sluice

@@ -87,10 +87,15 @@ std::vector<Move> segmented(const std::vector<Edge>& edges, std::int64_t bytes, 
   return moves;
 }
 
-/// The index-th of `parts` nearly equal parts of a payload.
+/// The index-th of `parts` nearly equal parts of `count` things: where it begins, and how many it has.
+std::pair<std::int64_t, std::int64_t> part_of(std::int64_t count, int parts, int index) {
+  const std::int64_t each = count / parts, larger = count % parts;
+  return {each * index + std::min<std::int64_t>(index, larger), each + (index < larger ? 1 : 0)};
+}
+
 Move part_along(const Edge& edge, std::int64_t bytes, int parts, int index) {
-  const std::int64_t begin = bytes / parts * index + std::min<std::int64_t>(index, bytes % parts);
-  return move_along(edge, begin, bytes / parts + (index < bytes % parts ? 1 : 0));
+  const auto [begin, size] = part_of(bytes, parts, index);
+  return move_along(edge, begin, size);
 }
 
 std::vector<Move> scatter_allgather(const Group& group, std::int64_t bytes, const Cluster& cluster) {
@@ -151,8 +156,7 @@ class AllToAll {
       : members_(group.members), bytes_(block_bytes) {
     for (const Ranks& node : members_by_node(group, cluster)) {
       std::vector<int> places;
-      for (const Rank member : node)
-        places.push_back(static_cast<int>(std::find(members_.begin(), members_.end(), member) - members_.begin()));
+      for (const Rank member : node) places.push_back(place_of(group, member));
       nodes_.push_back(std::move(places));
     }
   }
@@ -290,10 +294,10 @@ std::vector<Edge> ring_edges(const Group& group, const Cluster& cluster) {
 
 RingChunk ring_chunk(std::int64_t bytes, int members, int index) {
   constexpr std::int64_t kFloat = sizeof(float);
-  const std::int64_t each = bytes / kFloat / members, larger = bytes / kFloat % members;
-  const std::int64_t i = index % members;
+  const int i = index % members;
+  const auto [begin, floats] = part_of(bytes / kFloat, members, i);
   const std::int64_t rest = i == members - 1 ? bytes % kFloat : 0;
-  return {.offset = kFloat * (i * each + std::min(i, larger)), .bytes = kFloat * (each + (i < larger ? 1 : 0)) + rest};
+  return {.offset = kFloat * begin, .bytes = kFloat * floats + rest};
 }
 
 std::vector<Step> steps_of(Rank rank, std::span<const Move> moves) {

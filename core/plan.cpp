@@ -42,8 +42,7 @@ void validate_groups(const Plan& plan) {
     for (const Rank rank : group.members) check_index(name + ": member", rank, plan.cluster.ranks.size());
     for (std::size_t m = 1; m < group.members.size(); ++m)
       if (group.members[m] <= group.members[m - 1]) throw bad_input(name + ": members are not ascending");
-    if (!std::binary_search(group.members.begin(), group.members.end(), group.root))
-      throw bad_input(text(name, ": root ", group.root, " is not a member"));
+    if (!is_member(group, group.root)) throw bad_input(text(name, ": root ", group.root, " is not a member"));
   }
 }
 
@@ -53,8 +52,7 @@ void validate_transfers(const Plan& plan) {
     const std::string name = text("transfer ", i);
     check_index(name + ": group", transfer.group, plan.groups.size());
     if (transfer.bytes < 0) throw bad_input(text(name, ": ", transfer.bytes, " bytes"));
-    const auto known = algorithms(collective_of(transfer.payload));
-    if (std::find(known.begin(), known.end(), transfer.route.algorithm) == known.end())
+    if (!knows(transfer.route.algorithm, collective_of(transfer.payload)))
       throw bad_input(text(name, ": ", to_string(transfer.payload), " cannot travel by algorithm ",
                            to_string(transfer.route.algorithm)));
     if (transfer.route.segment_bytes < 0)
@@ -200,6 +198,11 @@ std::string layer_names(const Plan& plan, const Stage& stage) {
   const auto name = [&](LayerId layer) { return plan.profile.model.layers[at(layer)].name; };
   const std::string first = name(stage.layers.front());
   return stage.layers.size() == 1 ? first : text(first, " to ", name(stage.layers.back()));
+}
+
+const std::string& payload_name(const Plan& plan, const Transfer& transfer) {
+  const Model& model = plan.profile.model;
+  return of_layer(transfer.payload) ? model.layers[at(transfer.layer)].name : model.tensors[at(transfer.tensor)].name;
 }
 
 std::uint64_t digest(const Plan& plan) {

@@ -176,6 +176,9 @@ struct Plan {
 /// The stage's first and last layer, for people: "conv1 to pool2".
 [[nodiscard]] std::string layer_names(const Plan& plan, const Stage& stage);
 
+/// Of the tensor or the layer whose payload a transfer carries.
+[[nodiscard]] const std::string& payload_name(const Plan& plan, const Transfer& transfer);
+
 /// Identity of everything that decides what runs (not of figures, method and options). FNV-1a, 64 bits.
 [[nodiscard]] std::uint64_t digest(const Plan& plan);
 

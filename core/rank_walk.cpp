@@ -169,7 +169,7 @@ class RankWalk {
     const Group& group = plan_.groups[at(transfer.group)];
     if ((transfer.payload == Payload::weight_gradients) != (instruction.op == Op::all_reduce_start))
       return text(to_string(instruction.op), " of ", to_string(transfer.payload));
-    if (!std::binary_search(group.members.begin(), group.members.end(), rank_))
+    if (!is_member(group, rank_))
       return text("starts transfer ", instruction.transfer, ", in whose group ", transfer.group, " it is no member");
     const auto call = std::pair(instruction.transfer, instruction.microbatch);
     if (!started_.insert(call).second) return text("starts transfer ", instruction.transfer, " a second time");

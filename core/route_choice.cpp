@@ -162,18 +162,11 @@ RouteChoice best_segments(CollectiveKind kind, const Group& group, Algorithm alg
   return {whole, collective_time(kind, group, whole, bytes, cluster)};
 }
 
-void require_known(CollectiveKind kind, Algorithm asked) {
-  std::string names;
-  for (const Algorithm algorithm : algorithms(kind)) {
-    if (algorithm == asked) return;
-    names += text(names.empty() ? "" : ", ", to_string(algorithm));
-  }
-  throw bad_input(text(to_string(kind), " has no algorithm ", to_string(asked), ", expected one of ", names));
-}
-
 std::vector<Algorithm> candidates(CollectiveKind kind, std::optional<Algorithm> asked) {
   if (asked) {
-    require_known(kind, *asked);
+    if (!knows(*asked, kind))
+      throw bad_input(
+          text(to_string(kind), " has no algorithm ", to_string(*asked), ", expected one of ", algorithm_names(kind)));
     return {*asked};
   }
   std::vector<Algorithm> aware;
@@ -217,7 +210,7 @@ const RouteChoice& RouteChooser::choose(CollectiveKind kind, const Group& group,
   ascending.erase(std::unique(ascending.begin(), ascending.end()), ascending.end());
   for (int& node : nodes)
     node = static_cast<int>(std::lower_bound(ascending.begin(), ascending.end(), node) - ascending.begin());
-  const auto root = std::lower_bound(group.members.begin(), group.members.end(), group.root) - group.members.begin();
+  const int root = place_of(group, group.root);
   Seating seating{kind, bytes, root, std::move(nodes)};
   if (const auto known = known_.find(seating); known != known_.end()) return known->second;
   // On a cluster of the members alone: time depends on the group, not on who else there is.
@@ -226,7 +219,7 @@ const RouteChoice& RouteChooser::choose(CollectiveKind kind, const Group& group,
   seated.intra_node = cluster_.intra_node;
   seated.inter_node = cluster_.inter_node;
   seated.algorithm_costs = cluster_.algorithm_costs;
-  Group members{.root = static_cast<Rank>(root), .members = {}};
+  Group members{.root = root, .members = {}};
   for (const int node : seating.nodes) {
     members.members.push_back(static_cast<Rank>(seated.ranks.size()));
     seated.ranks.push_back({.node = node});

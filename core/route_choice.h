@@ -50,7 +50,7 @@ class RouteChooser {
   struct Seating {
     CollectiveKind kind;
     std::int64_t bytes;
-    std::ptrdiff_t root;     // its place among the members
+    int root;                // its place among the members
     std::vector<int> nodes;  // of the members, numbered from 0 in ascending order
     auto operator<=>(const Seating&) const = default;
   };

@@ -136,11 +136,9 @@ std::string description(const Plan& plan, const Transfer& transfer) {
   std::string others;
   for (const Rank rank : group.members)
     if (rank != group.root) others += text(others.empty() ? "" : ",", rank);
-  const std::string& name = of_layer(transfer.payload) ? plan.profile.model.layers[at(transfer.layer)].name
-                                                       : plan.profile.model.tensors[at(transfer.tensor)].name;
   const bool sums = collective_of(transfer.payload) == CollectiveKind::all_reduce;
-  return text(to_string(transfer.payload), " ", name, ", ", group.root, sums ? " with " : " to ", others, " by ",
-              to_string(transfer.route.algorithm));
+  return text(to_string(transfer.payload), " ", payload_name(plan, transfer), ", ", group.root,
+              sums ? " with " : " to ", others, " by ", to_string(transfer.route.algorithm));
 }
 
 /// By transfer: what its waits sent. Means instruction by instruction, since a killed run may lack some.
@@ -152,24 +150,25 @@ void add_transfers(Figures& figures, const RunResults& results) {
   std::map<std::pair<Rank, int>, std::int64_t> times;  // that an instruction was recorded
   for (const InstructionRecord& row : results.tables.timeline) ++times[{row.rank, row.instruction}];
   std::vector<TransferFigures> all(plan.transfers.size());
-  const auto add = [&](Rank rank, int index, const LinkBytes& bytes, bool counted) {
-    const Instruction& instruction = step.ranks[at(rank)][at(index)];
-    if (instruction.transfer == kNone) return;
-    TransferFigures& row = all[at(instruction.transfer)];
-    if (counted && !row.counted_bytes) row.counted_bytes.emplace();
+  const auto add = [](std::array<double, 2>& sum, const LinkBytes& bytes, std::int64_t times_counted) {
     for (std::size_t link = 0; link < bytes.size(); ++link)
-      (counted ? *row.counted_bytes : row.predicted_bytes)[link] +=
-          static_cast<double>(bytes[link]) / (counted ? static_cast<double>(times[{rank, index}]) : 1);
+      sum[link] += static_cast<double>(bytes[link]) / static_cast<double>(times_counted);
+  };
+  const auto predicted = [&](Rank rank, int index) -> const LinkBytes& {
+    return header.predicted.ranks[at(rank)].instructions[at(index)].sent_bytes;
   };
   for (Rank rank = 0; rank < std::ssize(step.ranks); ++rank)
     for (int i = 0; i < std::ssize(step.ranks[at(rank)]); ++i)
-      add(rank, i, header.predicted.ranks[at(rank)].instructions[at(i)].sent_bytes, false);
+      if (const int transfer = step.ranks[at(rank)][at(i)].transfer; transfer != kNone)
+        add(all[at(transfer)].predicted_bytes, predicted(rank, i), 1);
   std::int64_t differing = 0;
   for (const InstructionRecord& row : results.tables.timeline) {
-    add(row.rank, row.instruction, row.time.sent_bytes, true);
-    differing +=
-        row.time.sent_bytes != header.predicted.ranks[at(row.rank)].instructions[at(row.instruction)].sent_bytes ? 1
-                                                                                                                 : 0;
+    if (row.time.sent_bytes != predicted(row.rank, row.instruction)) ++differing;
+    const int transfer = step.ranks[at(row.rank)][at(row.instruction)].transfer;
+    if (transfer == kNone) continue;
+    auto& counted = all[at(transfer)].counted_bytes;
+    if (!counted) counted.emplace();
+    add(*counted, row.time.sent_bytes, times[{row.rank, row.instruction}]);
   }
   for (int t = 0; t < std::ssize(all); ++t) {
     all[at(t)].transfer = t;

@@ -45,10 +45,8 @@ std::vector<std::string> route_choices(CollectiveKind kind) {
 }
 
 std::string route_help(CollectiveKind kind) {
-  std::string names;
-  for (const Algorithm algorithm : algorithms(kind)) names += text(to_string(algorithm), ", ");
-  names.erase(names.size() - 2);
-  return text("how every ", kind == CollectiveKind::multicast ? "multicast" : "all-reduce", " travels: ", names,
+  return text("how every ", kind == CollectiveKind::multicast ? "multicast" : "all-reduce",
+              " travels: ", algorithm_names(kind),
               "; or auto: the one that the model finds fastest, of those that enter each node once");
 }
 

@@ -35,10 +35,6 @@ struct Case {
 /// All algorithms on one group with payloads of one size; they take turns.
 using Block = std::vector<Case>;
 
-bool contains(const std::vector<Rank>& members, Rank rank) {
-  return std::find(members.begin(), members.end(), rank) != members.end();
-}
-
 /// Payloads go from `largest` down by the same ratio: all-to-alls share theirs out among the members.
 Block block_of(const Group& group, std::int64_t bytes, bool multicasts_only, const Cluster& links) {
   Block block;
@@ -90,9 +86,8 @@ class Stopwatch {
     received_.resize(static_cast<std::size_t>(most));
     for (const Rank member : group_.members)
       if (member != group_.root && (at_root() || member == communicator.rank())) {
-        const std::vector<Rank> both{std::min(member, group_.root), std::max(member, group_.root)};
-        to_root_.push_back(signal({member, both}));
-        from_root_.push_back(signal({group_.root, both}));
+        to_root_.push_back(signal(pair_of(member, group_.root)));
+        from_root_.push_back(signal(pair_of(group_.root, member)));
       }
   }
 
@@ -168,7 +163,7 @@ class Stopwatch {
 /// Sets the times that this rank measures, 0 elsewhere.
 void measure(Communicator& communicator, Block& block, int rounds, const Cluster& links) {
   std::vector<std::vector<double>> seconds(block.size());
-  if (contains(block.front().sample.group.members, communicator.rank())) {
+  if (is_member(block.front().sample.group, communicator.rank())) {
     Stopwatch stopwatch(communicator, block, links);
     for (int round = -1; round < rounds; ++round)  // one for warming up
       for (std::size_t i = 0; i < block.size(); ++i) {

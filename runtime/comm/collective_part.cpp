@@ -1,7 +1,5 @@
 #include "runtime/comm/collective_part.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/text.h"
 
@@ -9,14 +7,11 @@ namespace sluice {
 namespace {
 
 void require_member(Rank rank, const char* collective, const Group& group, int ranks) {
-  const auto is_member = [&](Rank wanted) {
-    return std::find(group.members.begin(), group.members.end(), wanted) != group.members.end();
-  };
   for (const Rank member : group.members)
     if (member < 0 || member >= ranks)
       throw runtime_fault(text(collective, ": member ", member, " does not fit a communicator of ", ranks, " ranks"));
   for (const Rank wanted : {rank, group.root})
-    if (!is_member(wanted)) throw runtime_fault(text(collective, ": rank ", wanted, " is not a member"));
+    if (!is_member(group, wanted)) throw runtime_fault(text(collective, ": rank ", wanted, " is not a member"));
 }
 
 }  // namespace

@@ -15,8 +15,7 @@ MpiBroadcast::MpiBroadcast(std::shared_ptr<const CollectivePart> part, MPI_Comm 
 void MpiBroadcast::begin(Messenger& messenger) {
   begun_ = true;
   if (part_->steps.empty()) return;
-  const std::vector<Rank>& members = part_->group.members;
-  const auto root = static_cast<int>(std::find(members.begin(), members.end(), part_->group.root) - members.begin());
+  const int root = place_of(part_->group, part_->group.root);
   std::int64_t offset = 0;
   do {
     const std::int64_t chunk = std::min(messenger.chunk_bytes(), bytes() - offset);

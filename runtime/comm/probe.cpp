@@ -35,8 +35,8 @@ using Part = std::shared_ptr<const CollectivePart>;
 
 /// One message from one rank to another.
 Part message_along(Communicator& communicator, Edge edge, std::int64_t bytes, const Cluster& cluster) {
-  const Group group{.root = edge.from, .members = {std::min(edge.from, edge.to), std::max(edge.from, edge.to)}};
-  return communicator.prepare(CollectiveKind::multicast, group, {.algorithm = Algorithm::flat}, bytes, cluster);
+  return communicator.prepare(CollectiveKind::multicast, pair_of(edge.from, edge.to), {.algorithm = Algorithm::flat},
+                              bytes, cluster);
 }
 
 void send(Communicator& communicator, const Part& message, std::vector<std::byte>& data) {

@@ -91,10 +91,9 @@ Executor::Executor(const Plan& plan, Device& device, Communicator& comm, DataLoa
       stream_(device.create_stream()) {
   for (const Transfer& transfer : plan.transfers) {
     const Group& group = plan.groups[at(transfer.group)];
-    const bool member = std::binary_search(group.members.begin(), group.members.end(), comm.rank());
-    parts_.push_back(
-        member ? comm.prepare(collective_of(transfer.payload), group, transfer.route, transfer.bytes, plan.cluster)
-               : nullptr);
+    parts_.push_back(is_member(group, comm.rank()) ? comm.prepare(collective_of(transfer.payload), group,
+                                                                  transfer.route, transfer.bytes, plan.cluster)
+                                                   : nullptr);
   }
   std::int64_t per_update = plan.microbatches;
   if (asynchronous(plan)) {

@@ -6,10 +6,7 @@
 namespace sluice {
 
 std::string describe(const Plan& plan, const Transfer& transfer, int microbatch) {
-  const Model& model = plan.profile.model;
-  const std::string& carried =
-      of_layer(transfer.payload) ? model.layers[at(transfer.layer)].name : model.tensors[at(transfer.tensor)].name;
-  return text(to_string(transfer.payload), " of ", carried, ", ",
+  return text(to_string(transfer.payload), " of ", payload_name(plan, transfer), ", ",
               microbatch == kNone ? std::string() : text("micro-batch ", microbatch, ", "), transfer.bytes,
               " bytes by ", to_string(transfer.route.algorithm));
 }
