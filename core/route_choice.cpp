@@ -111,7 +111,6 @@ bool passes_on(std::span<const Move> moves, Rank root, std::int64_t bytes) {
 }
 
 constexpr double kNanosecond = 1e-9;
-constexpr int kMostSegments = 64;
 
 /// Finds the best number of segments of a multicast. Its time falls with their number while the payload's time counts,
 /// then rises with their latencies: a / k + b k + c (Hockney's pipelined chain), so the least is searched for as such.
@@ -122,9 +121,9 @@ class SegmentSearch {
 
   RouteChoice run() {
     int best = 1;
-    const int most = static_cast<int>(std::min<std::int64_t>(kMostSegments, bytes_));
+    const int most = static_cast<int>(std::clamp<std::int64_t>(bytes_ / kLeastSegment, 1, kMostSegments));
     while (2 * best <= most && seconds(2 * best) < seconds(best)) best *= 2;
-    for (int low = best / 2 + 1, high = std::min(most, 2 * best) - 1; low < high;) {
+    for (int low = best / 2 + 1, high = std::min(most, 2 * best - 1); low < high;) {
       const int middle = (low + high) / 2;
       seconds(middle) <= seconds(middle + 1) ? high = middle : low = middle + 1;
     }

@@ -23,6 +23,11 @@ namespace sluice {
 [[nodiscard]] double moves_time(std::span<const Move> moves, CollectiveKind kind, Algorithm algorithm,
                                 const Cluster& cluster);
 
+/// Segments below this are not chosen [bytes]: what a message costs its processors is not in the model.
+inline constexpr std::int64_t kLeastSegment = 16 << 10;
+/// Nor more segments than this: they gain little.
+inline constexpr int kMostSegments = 64;
+
 struct RouteChoice {
   Route route;
   double seconds = 0;  ///< collective_time of it

@@ -16,9 +16,9 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kMostRanks = 64;
-constexpr std::int64_t kSmallest = 16 << 10;  // what is less costs little, however it travels
+constexpr std::int64_t kSmallest = 1 << 10;  // of latency alone
 constexpr std::int64_t kSizeRatio = 4;
-constexpr std::int64_t kLeastLargest = 1 << 20;  // of smaller ones rate limiters let much pass at once
+constexpr std::int64_t kLeastLargest = 256 << 10;  // of smaller ones rate limiters let much pass at once
 constexpr int kFewestRounds = 3;
 constexpr int kMostRounds = 5;
 constexpr double kOverhead_s = 1e-3;  // of a measurement: what members tell each other, and waking up
@@ -282,8 +282,7 @@ std::vector<AlgorithmCost> probe_algorithms(Communicator& communicator, const Cl
   };
   std::int64_t largest = settings.largest_bytes;
   std::vector<Block> blocks = blocks_up_to(largest, links);
-  while (predicted_seconds(blocks) * (kFewestRounds + 1) > settings.seconds &&
-         largest > kSizeRatio * kSizeRatio * kSmallest)
+  while (predicted_seconds(blocks) * (kFewestRounds + 1) > settings.seconds && largest > kLeastLargest)
     blocks = blocks_up_to(largest /= 2, links);
   const double round_s = predicted_seconds(blocks);
   const int rounds =

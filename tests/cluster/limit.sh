@@ -3,11 +3,16 @@
 set -euo pipefail
 dir=$1 node=$2 rate=$3
 
-limit() { # interface [prefix command...]: a bucket that short messages pass at full speed
+# What passes at full speed after a pause. The less, the more a message takes latency + bytes / rate, as on a real link;
+# below these figures the kernel cannot keep up the rate.
+burst=4kb
+case $rate in *gbit) burst=16kb ;; esac
+
+limit() { # interface [prefix command...]
   if [ "$rate" = off ]; then
     "${@:2}" tc qdisc delete dev "$1" root 2>/dev/null || true # there may be none
   else
-    "${@:2}" tc qdisc replace dev "$1" root tbf rate "$rate" burst 128kb latency 200ms
+    "${@:2}" tc qdisc replace dev "$1" root tbf rate "$rate" burst "$burst" latency 200ms
   fi
 }
 

@@ -140,7 +140,8 @@ TEST(ChooseRoute, finds_the_best_of_all_algorithms_and_segments) {
     const auto bytes = static_cast<std::int64_t>(std::pow(10.0, number(random, 0, 8)));
     double best = std::numeric_limits<double>::infinity();
     for (const Algorithm algorithm : algorithms(CollectiveKind::multicast))
-      for (std::int64_t k = 1; aware_of_nodes(algorithm) && k <= std::min<std::int64_t>(64, bytes); ++k)
+      for (std::int64_t k = 1;
+           aware_of_nodes(algorithm) && k <= std::clamp<std::int64_t>(bytes / kLeastSegment, 1, kMostSegments); ++k)
         best = std::min(best, multicast_time(made, {algorithm, (bytes + k - 1) / k}, bytes));
     const RouteChoice choice = choose_route(CollectiveKind::multicast, made.group, bytes, made.cluster);
     const std::string place = text("round ", round, ", ", bytes, " B, ", random_groups::shown(made), ": ",
@@ -165,10 +166,13 @@ TEST(ChooseRoute, finds_the_best_all_reduce) {
 
 /// Pipelined chain: s = sqrt(n alpha / ((p-2) beta)).
 TEST(ChooseRoute, cuts_a_chain_into_the_segments_of_the_closed_form) {
+  constexpr double kSlow = 100e-6;  // [s] of latency
   for (const int p : {4, 8, 16})
-    for (const std::int64_t n : {10'000, 50'000}) {
-      const double best = std::sqrt(static_cast<double>(n) * kAlpha / ((p - 2) * kBeta));
-      const Seated made = one_a_node(p);
+    for (const std::int64_t n : {250'000, 1'000'000}) {
+      const double best =
+          std::max<double>(kLeastSegment, std::sqrt(static_cast<double>(n) * kSlow / ((p - 2) * kBeta)));
+      Seated made = one_a_node(p);
+      made.cluster.inter_node.latency_s = kSlow;
       const RouteChoice choice = choose_route(CollectiveKind::multicast, made.group, n, made.cluster, Algorithm::chain);
       const double segments = static_cast<double>(n) / static_cast<double>(choice.route.segment_bytes);
       EXPECT_NEAR(segments, static_cast<double>(n) / best, 1) << p << " members, " << n << " B";
