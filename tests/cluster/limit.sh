@@ -5,7 +5,7 @@ dir=$1 node=$2 rate=$3
 
 # What passes at full speed after a pause. The less, the more a message takes latency + bytes / rate, as on a real link;
 # below these figures the kernel cannot keep up the rate.
-burst=4kb
+burst=10kb # more than a frame
 case $rate in *gbit) burst=16kb ;; esac
 
 limit() { # interface [prefix command...]
