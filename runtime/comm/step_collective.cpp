@@ -10,9 +10,10 @@ namespace {
 constexpr std::int64_t kFloat = sizeof(float);
 /// Bounds the memory for what is still to be added; small enough to stay in a cache.
 constexpr std::int64_t kMostAddedBytes = 1 << 20;
-/// What a lane of sends has in flight, or one piece that is larger. All sends at once would share the link, and the
-/// first subtree would wait as long as the last one (measured in docs/communication.md).
-constexpr std::int64_t kMostSentBytes = 1 << 20;
+/// What a lane of sends has in flight, or one piece that is larger. MPI may carry several messages a bit of each in turns:
+/// all arrive when the last one does, and the first subtree waits as long as the last. Too few, and the link rests
+/// (measured in docs/communication.md).
+constexpr std::int64_t kMostSentBytes = 256 << 10;
 constexpr int kMostReceives = 8;
 
 }  // namespace
