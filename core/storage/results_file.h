@@ -39,6 +39,7 @@ struct RunHeader {
   std::string command_line;
   std::map<std::string, std::string> settings;  ///< learning rate and other resolved options
   std::int64_t first_step = 0;                  ///< above 0 after a restart
+  std::string job = {};                         ///< Slurm's number of the job; empty outside of Slurm
   bool operator==(const RunHeader&) const = default;
 };
 
@@ -93,6 +94,26 @@ struct ClockOffset {
   bool operator==(const ClockOffset&) const = default;
 };
 
+/// A start of the run: the first one, and each restart from a checkpoint.
+struct RunAttempt {
+  std::int64_t first_step = 0;  ///< steps done before it
+  std::string started;          ///< ISO 8601 with zone
+  std::string schedule;
+  int ranks = 0;
+  std::string job;  ///< Slurm's, "1234"; empty outside of Slurm
+  bool operator==(const RunAttempt&) const = default;
+};
+
+/// A checkpoint that a run wrote, or could not write.
+struct CheckpointRecord {
+  std::int64_t step = 0;   ///< steps done before it
+  double snapshot_s = 0;   ///< for which training stood still, on the slowest rank
+  double write_s = 0;      ///< from then until it was whole on disk, beside training
+  std::int64_t bytes = 0;  ///< of all ranks' files
+  bool written = false;    ///< false: failed, for instance on a full disk
+  bool operator==(const CheckpointRecord&) const = default;
+};
+
 /// The rows of a record; ordered by step, rank and instruction when read.
 struct RunTables {
   std::vector<StepRecord> steps;
@@ -100,13 +121,15 @@ struct RunTables {
   std::vector<InstructionRecord> timeline;
   std::vector<Evaluation> evaluations;
   std::vector<ClockOffset> clocks;
+  std::vector<CheckpointRecord> checkpoints;
   bool operator==(const RunTables&) const = default;
 };
 
 struct RunResults {
   RunHeader header;  ///< of the last attempt, with the first step of the first one
   RunTables tables;
-  bool merged = false;  ///< false: read from parts, of a run that lasts or was killed
+  std::vector<RunAttempt> attempts;  ///< in their order
+  bool merged = false;               ///< false: read from parts, of a run that lasts or was killed
   bool operator==(const RunResults&) const = default;
 };
 
@@ -129,6 +152,7 @@ class ResultsWriter {
   void add(const RankStep& step) { rows_.ranks.push_back(step); }
   void add(const Evaluation& evaluation) { rows_.evaluations.push_back(evaluation); }
   void add(const ClockOffset& clock) { rows_.clocks.push_back(clock); }
+  void add(const CheckpointRecord& checkpoint) { rows_.checkpoints.push_back(checkpoint); }
   /// The instructions of one recorded step on this rank.
   void add_timeline(std::int64_t step, const RankTimeline& timeline);
 

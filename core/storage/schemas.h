@@ -9,5 +9,7 @@ inline constexpr const char* kPlanSchema = "sluice/plan";
 inline constexpr const char* kWeightsSchema = "sluice/weights";
 inline constexpr const char* kDatasetSchema = "sluice/dataset";
 inline constexpr const char* kResultsSchema = "sluice/results";
+inline constexpr const char* kCheckpointSchema = "sluice/checkpoint";
+inline constexpr const char* kCheckpointStateSchema = "sluice/checkpoint_state";
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
-#include "runtime/comm/checksum.h"
+#include "core/checksum.h"
 #include "runtime/comm/faults.h"
 #include "runtime/comm/mpi_check.h"
 

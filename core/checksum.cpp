@@ -1,4 +1,4 @@
-#include "runtime/comm/checksum.h"
+#include "core/checksum.h"
 
 #include <array>
 #include <bit>
