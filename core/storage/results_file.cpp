@@ -221,7 +221,7 @@ RunResults read_merged(const std::string& path) {
   validate_header(path, *contents.header);
   validate_rows(path, *contents.header, contents.tables);
   sort_rows(contents.tables);
-  return {std::move(*contents.header), std::move(contents.tables), true};
+  return {std::move(*contents.header), std::move(contents.tables), {}, true};
 }
 
 /// The number of the next attempt; a merged file becomes a part again.
