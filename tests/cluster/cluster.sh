@@ -4,7 +4,10 @@
 #   start NODES [RATE]  boot head and nodes; RATE limits each node's link both ways (e.g. 1gbit)
 #   with NODES RATE COMMAND...  start, run the command, stop, whatever happens
 #   run COMMAND...      on the head node, in the same working directory
+#   on NODE COMMAND...  on that node, likewise
 #   rate NODE|all RATE  changes the limit of links (off: none)
+#   kill-node NODE      as a power cut would: its link and all its processes are gone, and Slurm is told
+#   start-node NODE [RATE]  boots it again, until Slurm may use it
 #   running             succeeds if the head is up
 #   counters            one line a node: name, bytes sent, bytes received
 #   logs                the last lines of every daemon's log
@@ -50,6 +53,18 @@ on_head() {
   nsenter --target "$pid" --mount --uts --ipc --net --pid env --chdir="$PWD" SLURM_CONF="$dir/slurm.conf" "$@"
 }
 
+on_node() { # node command...
+  on_head nsenter --target "$(<"$dir/$1.init")" --mount --uts --ipc --net --pid env --chdir="$PWD" "${@:2}"
+}
+
+# In the background, its output in the head's log. Holds none of the caller's descriptors, or CTest, or who waits for a
+# lock, would wait for the cluster to end.
+detached() { # command...
+  # shellcheck disable=SC2016 # expands there
+  bash -c 'for file in "/proc/$$/fd"/*; do ((${file##*/} < 3)) || eval "exec ${file##*/}>&-"; done; exec setsid "$@"' - \
+    "$@" </dev/null >>"$dir/log/head.log" 2>&1 &
+}
+
 idle_nodes() { on_head sinfo --noheader --Node --format=%T 2>/dev/null | grep -c '^idle$' || true; }
 
 start() { # nodes [rate]
@@ -57,11 +72,7 @@ start() { # nodes [rate]
   require_machine
   stop
   "$here/configure.sh" "$dir" "$nodes" "$preload"
-  # Hold none of the caller's descriptors, or CTest, or who waits for a lock, would wait for the cluster to end.
-  # shellcheck disable=SC2016 # expands there
-  bash -c 'for file in "/proc/$$/fd"/*; do ((${file##*/} < 3)) || eval "exec ${file##*/}>&-"; done; exec "$@"' - \
-    setsid unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc \
-    "$here/head.sh" "$dir" "$nodes" "$rate" </dev/null >"$dir/log/head.log" 2>&1 &
+  detached unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc "$here/head.sh" "$dir" "$nodes" "$rate"
   echo $! >"$dir/head.pid"
   disown
   while ((SECONDS < deadline)); do
@@ -99,6 +110,26 @@ rate() { # node, rate
   for node in $nodes; do on_head "$here/limit.sh" "$dir" "$node" "$2"; done
 }
 
+state_of() { on_head sinfo --noheader --Node --nodes="$1" --format=%T; }
+
+# The link first: who talked to the node hears nothing more of it, no end of a connection either. By itself Slurm
+# would find out after SlurmdTimeout.
+kill_node() { # node
+  on_head ip link delete "$1"
+  on_head kill -KILL "$(<"$dir/$1.init")"
+  on_head scontrol update nodename="$1" state=down reason='power cut'
+}
+
+start_node() { # node [rate]
+  local deadline=$((SECONDS + 60))
+  detached nsenter --target "$(head_pid)" --mount --uts --ipc --net --pid "$here/boot.sh" "$dir" "${1#node}" "${2:-off}"
+  wait $! || { logs >&2; die "$1 did not boot"; }
+  until [[ $(state_of "$1") =~ ^(idle|mixed|allocated)$ ]]; do # jobs may wait for it
+    ((SECONDS < deadline)) || die "$1 is $(state_of "$1") 60 s after it was started"
+    sleep 0.1
+  done
+}
+
 counters() { # seen from the head, a node's bytes arrive: rx there is sent here
   # shellcheck disable=SC2016 # expands on the head
   on_head bash -c 'cd /sys/class/net && for node in node*; do
@@ -109,7 +140,10 @@ logs() { tail -n 8 "$dir"/log/* 2>/dev/null || true; }
 
 case ${1:-} in
   start | with | rate | counters | logs | stop) "$@" ;;
+  on) on_node "${@:2}" ;;
+  kill-node) kill_node "$2" ;;
+  start-node) start_node "${@:2}" ;;
   running) head_pid >/dev/null ;;
   run) on_head "${@:2}" ;;
-  *) sed -n '4,11p' "$0" && exit 2 ;;
+  *) sed -n '4,14p' "$0" && exit 2 ;;
 esac

@@ -16,6 +16,17 @@ cluster rate node2 10mbit
 on_head tc qdisc show dev node2 | grep -q 'rate 10Mbit' || fail 'the link of node2 was not limited'
 cluster rate node2 1gbit
 
+# A power cut. Slurm begins the job again, on the node that is left.
+job=$(on_head sbatch --parsable --nodelist=node2 --output=/dev/null --wrap='sleep 600')
+until [ "$(on_head squeue --noheader --job="$job" --format=%T)" = RUNNING ]; do sleep 0.1; done
+cluster kill-node node2
+on_head timeout 1 bash -c '</dev/tcp/node2/6818' 2>/dev/null && fail 'node2 still answers'
+[[ $(on_head sinfo --noheader --nodes=node2 --format=%T) == down* ]] || fail 'Slurm does not know that node2 is down'
+expect_equal 'state of its job' PENDING "$(on_head squeue --noheader --job="$job" --format=%T)"
+on_head scancel "$job"
+cluster start-node node2 1gbit
+expect_equal 'the node that came back' node2 "$(on_head srun --nodelist=node2 hostname)"
+
 # Another cluster, whose command fails while a job runs.
 export SLUICE_CLUSTER_DIR=$SLUICE_CLUSTER_DIR-2
 code=0

@@ -13,23 +13,9 @@ ip link add br0 type bridge
 ip address add 10.77.0.254/24 dev br0
 ip link set br0 up
 
-first_child() { awk 'NF { print $1; found = 1 } END { exit !found }' "/proc/$1/task/$1/children"; }
-network_of() { readlink "/proc/$1/ns/net"; }
-
-boot() { # node number
-  local guardian child
-  unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc "$here/node.sh" "$dir" "$1" &
-  guardian=$!
-  until child=$(first_child "$guardian") && [ "$(network_of "$child")" != "$(network_of self)" ]; do sleep 0.02; done
-  ip link add "node$1" mtu 9000 type veth peer name eth0 mtu 9000 netns "$child" # large frames, as fast networks have
-  ip link set "node$1" master br0 up
-  echo "$child" >"$dir/node$1.init"
-  "$here/limit.sh" "$dir" "node$1" "$rate"
-}
-
 munged --foreground --key-file="$dir/munge.key" --socket="$dir/munge.socket" --pid-file="$dir/munged.pid" \
   --log-file="$dir/log/munged.log" --seed-file="$dir/munge.seed" &
 until [ -S "$dir/munge.socket" ]; do sleep 0.02; done
 slurmctld -D -f "$dir/slurm.conf" &
-for ((i = 1; i <= nodes; ++i)); do boot "$i"; done
+for ((i = 1; i <= nodes; ++i)); do "$here/boot.sh" "$dir" "$i" "$rate"; done
 while true; do wait; sleep 1; done # as process 1 bash also reaps orphans
