@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <iomanip>
 #include <sstream>
 #include <string>
 
@@ -11,6 +13,11 @@ template <typename... Parts>
   std::ostringstream stream;
   (stream << ... << parts);
   return stream.str();
+}
+
+/// "000042": names of files with numbers of equal length sort by number.
+[[nodiscard]] inline std::string padded(std::int64_t value, int digits) {
+  return text(std::setw(digits), std::setfill('0'), value);
 }
 
 }  // namespace sluice

@@ -16,11 +16,6 @@
 namespace sluice {
 namespace {
 
-std::string folder_of(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
 /// Random rather than the process id: other nodes may write into the same folder.
 std::string temporary_name(const std::string& path) {
   std::random_device random;
@@ -38,7 +33,24 @@ void sync(const std::string& path, int flags) {
   if (!synced) throw runtime_fault(text(path, ": cannot be synced to disk: ", std::strerror(error)));
 }
 
+/// @return 0, or what the system says (errno)
+int append(int file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = write(file, bytes.data(), bytes.size());  // the kernel takes 2 GiB at once, or less
+    if (count < 0 && errno != EINTR) return errno;
+    if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return fsync(file) == 0 ? 0 : errno;
+}
+
 }  // namespace
+
+std::string folder_of(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+void sync_folder(const std::string& folder) { sync(folder, O_RDONLY | O_DIRECTORY); }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
   if (path_.empty()) throw bad_input("the name of the output is empty: name a file");
@@ -58,12 +70,19 @@ AtomicFile::~AtomicFile() {
   if (!committed_) unlink(temporary_.c_str());
 }
 
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  const int file = open(temporary_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  int error = file < 0 ? errno : append(file, bytes);
+  if (file >= 0 && close(file) != 0 && error == 0) error = errno;  // some file systems say only then that they are full
+  if (error != 0) throw runtime_fault(text(path_, ": cannot write ", bytes.size(), " bytes: ", std::strerror(error)));
+}
+
 void AtomicFile::commit() {
   sync(temporary_, O_RDONLY);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0)
     throw runtime_fault(text(path_, ": cannot be renamed from ", temporary_, ": ", std::strerror(errno)));
   committed_ = true;
-  sync(folder_of(path_), O_RDONLY | O_DIRECTORY);
+  sync_folder(folder_of(path_));
 }
 
 }  // namespace sluice

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -66,11 +68,15 @@ struct CheckpointManifest {
 /// @throws Error (bad input) if the folder cannot be read.
 [[nodiscard]] std::vector<std::int64_t> checkpoint_steps(const std::string& checkpoints);
 
+/// "rank-000003.h5": what a rank calls its file.
+[[nodiscard]] std::string state_name(int rank);
+
 /// The bytes of a file of layer states, made in memory: no call of HDF5 is needed to write them.
 /// @throws Error (bad input) if a name cannot be that of a dataset, or sizes do not match a shape.
 [[nodiscard]] std::vector<std::byte> state_image(const LayerStates& states);
 
-/// Writes an image as "<folder>/<name>", synced; makes the folder. Safe to call from any thread: no HDF5.
+/// Writes an image as "<folder>/<name>", synced; makes the folder. From then on the folder is no checkpoint until
+/// write_manifest. Safe to call from any thread: no HDF5.
 /// @return its entry in the manifest, without layers
 /// @throws Error (runtime fault), for instance when the disk is full; nothing is left under the name then.
 [[nodiscard]] StateFile write_state(const std::string& folder, const std::string& name,
@@ -83,14 +89,26 @@ struct CheckpointManifest {
 /// Compares length and checksum. @throws Error (bad input) naming the file, what was found and expected.
 void verify_state(const std::string& folder, const StateFile& file);
 
-/// Makes the folder's files a checkpoint, replacing one of the same step.
-/// @throws Error (runtime fault)
+/// Makes the folder's files a checkpoint, replacing one of the same step: what the manifest does not list is removed.
+/// @throws Error (runtime fault), (bad input) if read_manifest would refuse it
 void write_manifest(const std::string& folder, const CheckpointManifest& manifest);
 
 /// @throws Error (bad input) naming file, dataset and value; also if a layer is in two files
 [[nodiscard]] CheckpointManifest read_manifest(const std::string& folder);
 
+/// The newest checkpoint whose manifest can be read and whose files all verify; none if there is none.
+/// @param pass_over  is told what is wrong with each newer one
+[[nodiscard]] std::optional<CheckpointManifest> newest_checkpoint(
+    const std::string& checkpoints, const std::function<void(const std::string&)>& pass_over);
+
+/// Removes all checkpoints but that of step `newest` and the `keep` - 1 next older ones, and what killed writers left.
+/// Newer ones are of a course that training left when it went on from an older one. Nobody may be writing.
+/// @throws Error (runtime fault)
+void prune_checkpoints(const std::string& checkpoints, std::int64_t newest, int keep);
+
 /// The manifest goes first, so that what a kill leaves is no checkpoint. Nothing happens if there is no such folder.
+/// Files that are not a checkpoint's stay, and the folder with them.
+/// @throws Error (runtime fault)
 void remove_checkpoint(const std::string& folder);
 
 }  // namespace sluice

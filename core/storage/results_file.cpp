@@ -1,11 +1,8 @@
 #include "core/storage/results_file.h"
-#include "core/asynchronous.h"
 
 #include <algorithm>
 #include <filesystem>
-#include <iomanip>
 #include <limits>
-#include <sstream>
 
 #include "core/asynchronous.h"
 #include "core/error.h"
@@ -21,12 +18,6 @@ namespace fs = std::filesystem;
 constexpr const char* kPartPrefix = "attempt-";
 constexpr int kAttemptDigits = 4;
 constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
-
-std::string padded(int value, int digits) {
-  std::ostringstream stream;
-  stream << std::setw(digits) << std::setfill('0') << value;
-  return stream.str();
-}
 
 /// Where parts go that are in the merged file, to be deleted.
 std::string merged_folder(const std::string& path) { return parts_folder(path) + ".merged"; }

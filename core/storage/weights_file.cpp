@@ -10,9 +10,7 @@ namespace {
 void validate(const std::string& path, const Weights& weights) {
   for (const auto& [layer, parameters] : weights)
     for (const auto& [parameter, array] : parameters) {
-      for (const std::string& name : {layer, parameter})
-        if (name.empty() || name == "." || name.find('/') != std::string::npos)
-          throw bad_input(text(path, ": '", name, "' cannot name a dataset of weights"));
+      for (const std::string& name : {layer, parameter}) require_dataset_name(path, name);
       if (element_count(array.shape) != std::ssize(array.values))
         throw bad_input(text(path, ": weights of ", layer, "/", parameter, " are ", array.values.size(),
                              ", their shape has ", element_count(array.shape)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <new>
 
 #include "core/storage/hdf5_calls.h"
 #include "core/storage/reader.h"
@@ -68,6 +69,54 @@ void write_provenance(const GroupWriter& group, const Provenance& provenance) {
   write_string_map(group, "parameters", provenance.parameters);
 }
 
+GroupWriter root_of(const Handle& file, const std::string& path) {
+  const Place place{ExitCode::runtime_fault, path};
+  return {Handle(check(H5Gopen2(file.get(), "/", H5P_DEFAULT), place, "open the root group")), path + ": /"};
+}
+
+void write_root(const GroupWriter& root, const std::string& schema, const Provenance& provenance) {
+  root.attribute("schema", schema);
+  root.attribute("schema_version", kSchemaVersion);
+  root.attribute("features", std::string());
+  root.attribute("creator", creator());
+  root.attribute("created", now_iso8601());
+  write_provenance(root.group("provenance"), provenance);
+}
+
+void complete(const Handle& file, const std::string& path) {
+  root_of(file, path).attribute("complete", 1);
+  check(H5Fflush(file.get(), H5F_SCOPE_GLOBAL), {ExitCode::runtime_fault, path}, "write the file");
+}
+
+using Image = std::vector<std::byte>;
+
+void* resize_image(void*, std::size_t bytes, H5FD_file_image_op_t, void* image) {
+  try {
+    static_cast<Image*>(image)->resize(bytes);
+    return static_cast<Image*>(image)->data();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+herr_t keep_image(void*, H5FD_file_image_op_t, void*) { return 0; }
+void* share_image(void* image) { return image; }
+herr_t unshare_image(void*) { return 0; }
+
+/// HDF5 keeps the file in `image`: no copy is needed at the end, and it is whole once the file is closed
+/// (H5Fget_file_image of 1.10.8 makes a superblock whose checksum is wrong).
+Handle memory_access(Image& image, std::int64_t increment, const Place& place) {
+  Handle access = access_properties(place);
+  check(H5Pset_fapl_core(access.get(), static_cast<std::size_t>(increment), false), place, "choose to stay in memory");
+  H5FD_file_image_callbacks_t callbacks{};
+  callbacks.image_realloc = resize_image;
+  callbacks.image_free = keep_image;
+  callbacks.udata_copy = share_image;
+  callbacks.udata_free = unshare_image;
+  callbacks.udata = &image;
+  check(H5Pset_file_image_callbacks(access.get(), &callbacks), place, "choose where to stay in memory");
+  return access;
+}
+
 /// @return `path`
 std::string replaceable(const std::string& path, const std::string& schema) {
   std::error_code unreadable;  // then creating the temporary says why
@@ -89,6 +138,11 @@ std::string replaceable(const std::string& path, const std::string& schema) {
 
 std::string creator() {
   return text("sluice ", SLUICE_VERSION, ", HDF5 ", H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".", H5_VERS_RELEASE);
+}
+
+void require_dataset_name(const std::string& place, const std::string& name) {
+  if (name.empty() || name == "." || name.find_first_of(std::string("/\0", 2)) != std::string::npos)
+    throw bad_input(text(place, ": '", name.c_str(), "' cannot name a dataset"));
 }
 
 GroupWriter GroupWriter::group(const std::string& name) const {
@@ -158,13 +212,7 @@ FileWriter::FileWriter(const std::string& path, const std::string& schema, const
   const Handle access = access_properties(place);
   file_ = Handle(check(H5Fcreate(target_.temporary().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), place,
                        "create the file"));
-  const GroupWriter root = this->root();
-  root.attribute("schema", schema);
-  root.attribute("schema_version", kSchemaVersion);
-  root.attribute("features", std::string());
-  root.attribute("creator", creator());
-  root.attribute("created", now_iso8601());
-  write_provenance(root.group("provenance"), provenance);
+  write_root(root(), schema, provenance);
 }
 
 // After a failed write the library cannot close a file without crashing (seen
@@ -172,18 +220,33 @@ FileWriter::FileWriter(const std::string& path, const std::string& schema, const
 // process is about to end with the error.
 FileWriter::~FileWriter() { static_cast<void>(file_.release()); }
 
-GroupWriter FileWriter::root() const {
-  const Place place{ExitCode::runtime_fault, target_.path()};
-  return {Handle(check(H5Gopen2(file_.get(), "/", H5P_DEFAULT), place, "open the root group")), target_.path() + ": /"};
-}
+GroupWriter FileWriter::root() const { return root_of(file_, target_.path()); }
 
 void FileWriter::commit() {
-  root().attribute("complete", 1);
-  const Place place{ExitCode::runtime_fault, target_.path()};
-  check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL), place, "write the file");
-  check(H5Fclose(file_.get()), place, "close the file");
+  complete(file_, target_.path());
+  check(H5Fclose(file_.get()), {ExitCode::runtime_fault, target_.path()}, "close the file");
   static_cast<void>(file_.release());
   target_.commit();
+}
+
+ImageWriter::ImageWriter(std::string name, const std::string& schema, std::int64_t bytes) : name_(std::move(name)) {
+  use_hdf5();
+  const Place place{ExitCode::runtime_fault, name_};
+  const Handle access = memory_access(image_, bytes, place);
+  file_ = Handle(check(H5Fcreate(name_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), place, "create the image"));
+  write_root(root(), schema, {});
+}
+
+GroupWriter ImageWriter::root() const { return root_of(file_, name_); }
+
+std::vector<std::byte> ImageWriter::finish() {
+  const Place place{ExitCode::runtime_fault, name_};
+  complete(file_, name_);
+  const auto bytes =
+      static_cast<std::size_t>(check(H5Fget_file_image(file_.get(), nullptr, 0), place, "size the image"));
+  check(H5Fclose(file_.release()), place, "close the image");
+  image_.resize(bytes);  // HDF5 rounds up
+  return std::move(image_);
 }
 
 }  // namespace sluice

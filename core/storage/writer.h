@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <span>
 #include <string>
@@ -71,6 +72,9 @@ inline constexpr int kSchemaVersion = 3;
 /// @throws Error (bad input)
 void check_writable(const std::string& path, const std::string& schema);
 
+/// @throws Error (bad input) beginning with `place` if HDF5 has no dataset or group of this name
+void require_dataset_name(const std::string& place, const std::string& name);
+
 /// An HDF5 file of ours being written, with its root attributes. It appears
 /// under its name in commit(), whole, and replaces only an empty file or one of its own kind:
 /// an input that is named as output by mistake stays.
@@ -89,6 +93,26 @@ class FileWriter {
 
  private:
   AtomicFile target_;
+  Handle file_;
+};
+
+/// An HDF5 file of ours that is made in memory; nothing touches the disk.
+class ImageWriter {
+ public:
+  /// @param name   for messages
+  /// @param bytes  about the file's length; a wrong guess costs time
+  /// @throws Error (runtime fault)
+  ImageWriter(std::string name, const std::string& schema, std::int64_t bytes);
+  ImageWriter(const ImageWriter&) = delete;
+  ImageWriter& operator=(const ImageWriter&) = delete;
+
+  [[nodiscard]] GroupWriter root() const;
+  /// Its bytes. Nothing may be written afterwards.
+  [[nodiscard]] std::vector<std::byte> finish();
+
+ private:
+  std::string name_;
+  std::vector<std::byte> image_;  ///< HDF5 keeps the file in it
   Handle file_;
 };
 

@@ -1,24 +1,22 @@
 // What damage, full disks and kills do to files: nothing half done is ever met under a final name.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <numeric>
 #include <random>
 
 #include "core/error.h"
+#include "core/storage/checkpoint_files.h"
 #include "core/storage/cluster_file.h"
 #include "core/storage/dataset_file.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
 #include "core/storage/results_file.h"
 #include "core/storage/weights_file.h"
+#include "tests/unit/storage/faults.h"
 #include "tests/unit/storage/samples.h"
 
 /// For the leak sanitizer, which asks for it by name: a file that a full disk
@@ -28,26 +26,12 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5"; }
 namespace sluice {
 namespace {
 
-std::string bytes_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void set_bytes(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
 /// Truncates, or changes a few bytes.
 std::string damaged(std::string bytes, std::mt19937& random) {
   if (random() % 4 == 0) return bytes.substr(0, random() % bytes.size());
   for (auto changes = 1 + random() % 4; changes > 0; --changes)
     bytes[random() % bytes.size()] = static_cast<char>(random());
   return bytes;
-}
-
-int rounds() {
-  const char* given = std::getenv("SLUICE_TEST_ROUNDS");  // 1 in the quick run, more when soaking
-  return given != nullptr ? std::atoi(given) : 1;
 }
 
 /// Damages `path` again and again: `intact` must say yes, or throw an Error of exit code 3.
@@ -120,6 +104,25 @@ TEST(Fuzz, damaged_results_are_refused_or_harmless) {
   fuzz(path, [&] { return read_results(path) == expected; });
 }
 
+TEST(Fuzz, a_damaged_checkpoint_is_refused_or_harmless) {
+  const ScratchFolder folder;
+  const std::string states = folder.file("rank-000000.h5"), manifest = folder.file("manifest.h5");
+  const LayerStates expected{{"fc", {{"weight", {{2, 2}, {1, 2, 3, 4}, {5, 6, 7, 8}}}}}};
+  CheckpointManifest written;
+  written.samples = written.microbatch = written.microbatches = written.threads = written.ranks = 1;
+  written.files = {write_state(folder.path(), "rank-000000.h5", state_image(expected))};
+  written.files[0].layers = {"fc"};
+  write_manifest(folder.path(), written);
+  const auto intact = [&] {
+    const CheckpointManifest read = read_manifest(folder.path());
+    verify_state(folder.path(), read.files.at(0));
+    return read == written && read_state(states) == expected;
+  };
+  fuzz(manifest, intact);
+  write_manifest(folder.path(), written);
+  fuzz(states, intact);
+}
+
 /// Pixels carry no checksum, since rows are read directly; all else does.
 TEST(Fuzz, a_damaged_dataset_is_refused_or_differs_in_pixels_only) {
   const ScratchFolder folder;
@@ -134,26 +137,6 @@ TEST(Fuzz, a_damaged_dataset_is_refused_or_differs_in_pixels_only) {
     reader.read_rows(Split::train, rows, read.images.data(), read.labels.data());
     return read.labels == train.labels && reader.kind() == ImageKind{2, 2, 1, 3};
   });
-}
-
-/// Runs `action` in a child whose files cannot grow beyond `limit` bytes, as on
-/// a full disk. @return its exit code: that of the Error, 0 if there was none
-int with_file_limit(rlim_t limit, const std::function<void()>& action) {
-  const pid_t child = fork();
-  if (child == 0) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit size{limit, limit};
-    setrlimit(RLIMIT_FSIZE, &size);
-    try {
-      action();
-    } catch (const Error& error) {
-      exit(static_cast<int>(error.exit_code()));  // not _exit: HDF5 must survive its own end as well
-    }
-    exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 Plan long_plan() {

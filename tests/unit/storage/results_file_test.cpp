@@ -74,21 +74,21 @@ TEST(Results, returns_every_field_from_parts_and_from_the_merged_file) {
   last.add(expected.clocks[0]);
   last.flush();
 
-  EXPECT_EQ(read_results(path), (RunResults{header, expected, false}));
-  EXPECT_EQ(read_results(parts_folder(path)), (RunResults{header, expected, false}));
-  EXPECT_EQ(read_results(parts_folder(path) + "/"), (RunResults{header, expected, false}));
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, {}, false}));
+  EXPECT_EQ(read_results(parts_folder(path)), (RunResults{header, expected, {}, false}));
+  EXPECT_EQ(read_results(parts_folder(path) + "/"), (RunResults{header, expected, {}, false}));
   merge_results(path);
-  EXPECT_EQ(read_results(path), (RunResults{header, expected, true}));
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, {}, true}));
   EXPECT_EQ(read_provenance(path), (Provenance{header.command_line, header.settings}));
   EXPECT_EQ(folder.entries(), 1u);
   merge_results(path);
-  EXPECT_EQ(read_results(path), (RunResults{header, expected, true}));
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, {}, true}));
 }
 
 TEST(Results, an_empty_run_can_be_read) {
   const ScratchFolder folder;
   ASSERT_EQ(begin_results(folder.file("run.h5"), sample_header()), 0);
-  EXPECT_EQ(read_results(folder.file("run.h5")), (RunResults{sample_header(), {}, false}));
+  EXPECT_EQ(read_results(folder.file("run.h5")), (RunResults{sample_header(), {}, {}, false}));
 }
 
 TEST(Results, a_restart_replaces_the_steps_that_it_repeats) {
