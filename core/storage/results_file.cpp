@@ -7,6 +7,7 @@
 #include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/index.h"
+#include "core/storage/record_lock.h"
 #include "core/storage/results_tables.h"
 #include "core/text.h"
 
@@ -36,7 +37,7 @@ std::string results_path(const std::string& file_or_folder) {
   return folder.substr(0, folder.size() - ending.size());
 }
 
-int attempt_of(const fs::path& part) {
+int attempt_number(const fs::path& part) {
   const std::string digits = part.filename().string().substr(std::string(kPartPrefix).size(), kAttemptDigits);
   if (digits.size() != kAttemptDigits || digits.find_first_not_of("0123456789") != std::string::npos)
     throw bad_input(text(part.string(), ": is not named as a part of results is"));
@@ -87,6 +88,7 @@ void append_before(RunTables& all, const RunTables& more, std::int64_t end) {
   copy(all.ranks, more.ranks, end - 1);
   copy(all.timeline, more.timeline, end - 1);
   copy(all.evaluations, more.evaluations, end);  // one at `end` is of the steps that are kept
+  copy(all.checkpoints, more.checkpoints, end);  // likewise
   all.clocks.insert(all.clocks.end(), more.clocks.begin(), more.clocks.end());
 }
 
@@ -102,6 +104,8 @@ void sort_rows(RunTables& tables) {
   const auto same_step = [](auto& a, auto& b) { return a.step == b.step; };
   tables.evaluations.erase(std::unique(tables.evaluations.begin(), tables.evaluations.end(), same_step),
                            tables.evaluations.end());
+  std::stable_sort(tables.checkpoints.begin(), tables.checkpoints.end(),
+                   [](auto& a, auto& b) { return a.step < b.step; });
   std::stable_sort(tables.clocks.begin(), tables.clocks.end(), [](auto& a, auto& b) { return a.rank < b.rank; });
 }
 
@@ -143,6 +147,9 @@ void validate_times(const std::string& path, const RunTables& tables) {
   for (const InstructionRecord& row : tables.timeline)
     if (row.step < 0 || !are_sane({row.time.start_ns, row.time.end_ns, row.time.sent_bytes[0], row.time.sent_bytes[1]}))
       refuse("timeline", row.step);
+  for (const CheckpointRecord& row : tables.checkpoints)
+    if (row.step < 0 || row.snapshot_s < 0 || row.write_s < 0 || !are_sane({row.bytes}))
+      refuse("checkpoints", row.step);
 }
 
 /// Rows must name ranks and instructions of the header's plan.
@@ -167,6 +174,7 @@ struct Attempt {
   std::string path;  ///< of its header
   RunHeader header;
   RunTables tables;
+  std::vector<RunAttempt> attempts;  ///< several if it was a merged file
 };
 
 std::vector<Attempt> read_attempts(const std::vector<fs::path>& parts) {
@@ -174,11 +182,11 @@ std::vector<Attempt> read_attempts(const std::vector<fs::path>& parts) {
   int number = -1;
   for (const fs::path& part : parts) {
     ResultsContents contents = read_results_file(part);
-    if (attempt_of(part) != number) {
+    if (attempt_number(part) != number) {
       if (!contents.header) throw bad_input(text(part.string(), ": the header of its attempt is missing"));
       validate_header(part, *contents.header);
-      attempts.push_back({part, std::move(*contents.header), {}});
-      number = attempt_of(part);
+      attempts.push_back({part, std::move(*contents.header), {}, std::move(contents.attempts)});
+      number = attempt_number(part);
     }
     validate_rows(part, attempts.back().header, contents.tables);
     append_before(attempts.back().tables, contents.tables, kNoEnd);
@@ -192,6 +200,8 @@ RunResults joined(std::vector<Attempt> attempts) {
   results.header = attempts.back().header;
   results.header.first_step = attempts.front().header.first_step;
   results.tables.clocks = attempts.back().tables.clocks;
+  for (const Attempt& attempt : attempts)
+    results.attempts.insert(results.attempts.end(), attempt.attempts.begin(), attempt.attempts.end());
   std::int64_t end = kNoEnd;
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
     attempt->tables.clocks.clear();
@@ -212,7 +222,7 @@ RunResults read_merged(const std::string& path) {
   validate_header(path, *contents.header);
   validate_rows(path, *contents.header, contents.tables);
   sort_rows(contents.tables);
-  return {std::move(*contents.header), std::move(contents.tables), {}, true};
+  return {std::move(*contents.header), std::move(contents.tables), std::move(contents.attempts), true};
 }
 
 /// The number of the next attempt; a merged file becomes a part again.
@@ -223,7 +233,7 @@ int continue_record(const std::string& path) {
     fs::rename(path, part_path(path, 0, "header"));
   }
   const std::vector<fs::path> parts = parts_of(path);
-  return parts.empty() ? 0 : attempt_of(parts.back()) + 1;
+  return parts.empty() ? 0 : attempt_number(parts.back()) + 1;
 }
 
 }  // namespace
@@ -237,7 +247,7 @@ int begin_results(const std::string& path, const RunHeader& header, bool resume)
     if (!resume) clear_parts(parts_folder(path));
     const int attempt = resume ? continue_record(path) : 0;
     fs::create_directory(parts_folder(path));
-    write_results_file(part_path(path, attempt, "header"), &header, {});
+    write_results_file(part_path(path, attempt, "header"), &header, {attempt_of(header)}, {});
     return attempt;
   });
 }
@@ -253,7 +263,7 @@ void ResultsWriter::flush() {
   if (rows_ == RunTables{}) return;
   // "header" sorts before "rank-...".
   const std::string what = text("rank-", padded(rank_, 6), ".part-", padded(part_, 6));
-  write_results_file(part_path(path_, attempt_, what), nullptr, rows_);
+  write_results_file(part_path(path_, attempt_, what), nullptr, {}, rows_);
   rows_ = {};
   ++part_;
 }
@@ -277,12 +287,21 @@ void merge_results(const std::string& path) {
     const std::vector<fs::path> parts = parts_of(path);
     if (parts.empty()) return;
     const RunResults results = joined(read_attempts(parts));
-    write_results_file(path, &results.header, results.tables);
+    write_results_file(path, &results.header, results.attempts, results.tables);
     // Renamed first, so that a reader finds all parts or none.
     remove_parts(merged_folder(path));
     fs::rename(parts_folder(path), merged_folder(path));
     remove_parts(merged_folder(path));
   });
+}
+
+bool merge_ended_run(const std::string& file_or_folder) {
+  const std::string path = results_path(file_or_folder);
+  if (!fs::is_directory(parts_folder(path))) return false;
+  const RecordLock lock(parts_folder(path));
+  if (parts_of(path).empty()) return false;
+  merge_results(path);
+  return true;
 }
 
 }  // namespace sluice

@@ -176,4 +176,9 @@ class ResultsWriter {
 /// All ranks must have flushed.
 void merge_results(const std::string& path);
 
+/// Merges the parts that a run left behind that was killed or stopped.
+/// @return whether there were any
+/// @throws Error (bad input) while a run writes them
+bool merge_ended_run(const std::string& file_or_folder);
+
 }  // namespace sluice

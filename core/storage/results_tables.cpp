@@ -75,6 +75,24 @@ void clock_columns(Table table) {
 }
 
 template <typename Table>
+void checkpoint_columns(Table table) {
+  table.number("step", &CheckpointRecord::step, {"1", "steps done before it"});
+  table.number("snapshot_s", &CheckpointRecord::snapshot_s, {"s", "for which training stood still"});
+  table.number("write_s", &CheckpointRecord::write_s, {"s", "from then until it was on disk, beside training"});
+  table.number("bytes", &CheckpointRecord::bytes, {"B", "of all ranks' files"});
+  table.number("written", &CheckpointRecord::written, {"1", "0: it failed"});
+}
+
+template <typename Table>
+void attempt_columns(Table table) {
+  table.number("first_step", &RunAttempt::first_step, {"1", "steps done before it"});
+  table.string("started", &RunAttempt::started, "ISO 8601");
+  table.string("schedule", &RunAttempt::schedule, "of its plan");
+  table.number("ranks", &RunAttempt::ranks, {"1", "how many"});
+  table.string("job", &RunAttempt::job, "Slurm's number of it; empty outside of Slurm");
+}
+
+template <typename Table>
 void place_columns(Table table) {
   table.string("host", &RankPlace::host, "where the rank ran");
   table.number("cores", &RankPlace::cores, {"1", "that the host offers to the job; 0 if unknown"});
@@ -109,7 +127,7 @@ Timeline read_predicted(const GroupReader& group) {
   return predicted;
 }
 
-void write_header(const GroupWriter& group, const RunHeader& header) {
+void write_header(const GroupWriter& group, const RunHeader& header, const std::vector<RunAttempt>& attempts) {
   group.attribute("seed", header.seed);
   group.attribute("threads", header.threads);
   group.attribute("device", header.device);
@@ -118,6 +136,7 @@ void write_header(const GroupWriter& group, const RunHeader& header) {
   write_plan(group.group("plan"), header.plan);
   write_predicted(group.group("predicted"), header.predicted);
   place_columns(TableWriter(group, "places", header.places));
+  attempt_columns(TableWriter(group, "attempts", attempts));
   write_string_map(group, "settings", header.settings);
 }
 
@@ -135,23 +154,41 @@ RunHeader read_header(const GroupReader& group) {
   return header;
 }
 
+/// Records from before there were restarts do not list their attempts.
+std::vector<RunAttempt> read_attempts(const GroupReader& group, const RunHeader& header) {
+  std::vector<RunAttempt> attempts{attempt_of(header)};
+  if (!group.has("attempts")) return attempts;
+  attempt_columns(TableReader(group, "attempts", attempts));
+  if (attempts.empty()) group.refuse("attempts", "has no rows, expected one at least");
+  for (const RunAttempt& attempt : attempts)
+    if (attempt.first_step < 0) group.refuse("attempts/first_step", text("holds ", attempt.first_step));
+  return attempts;
+}
+
 }  // namespace
+
+RunAttempt attempt_of(const RunHeader& header) {
+  return {header.first_step, header.started, header.plan.schedule, static_cast<int>(header.plan.cluster.ranks.size()),
+          header.job};
+}
 
 void append_records(std::vector<InstructionRecord>& rows, std::int64_t step, Rank rank, const RankTimeline& timeline) {
   int instruction = 0;
   for (const InstructionTime& time : timeline.instructions) rows.push_back({step, rank, instruction++, time});
 }
 
-void write_results_file(const std::string& path, const RunHeader* header, const RunTables& tables) {
+void write_results_file(const std::string& path, const RunHeader* header, const std::vector<RunAttempt>& attempts,
+                        const RunTables& tables) {
   FileWriter file(path, kResultsSchema,
                   header != nullptr ? Provenance{header->command_line, header->settings} : Provenance{});
   const GroupWriter root = file.root();
-  if (header != nullptr) write_header(root.group("run"), *header);
+  if (header != nullptr) write_header(root.group("run"), *header, attempts);
   step_columns(TableWriter(root, "steps", tables.steps));
   rank_step_columns(TableWriter(root, "ranks", tables.ranks));
   timeline_columns(TableWriter(root, "timeline", tables.timeline));
   evaluation_columns(TableWriter(root, "evaluations", tables.evaluations));
   clock_columns(TableWriter(root, "clocks", tables.clocks));
+  checkpoint_columns(TableWriter(root, "checkpoints", tables.checkpoints));
   file.commit();
 }
 
@@ -162,6 +199,8 @@ ResultsContents read_results_file(const std::string& path) {
   if (root.has("run")) {
     contents.header = read_header(root.group("run"));
     contents.header->command_line = read_provenance(path).command_line;
+    contents.attempts = read_attempts(root.group("run"), *contents.header);
+    contents.header->job = contents.attempts.back().job;
     in_file(path, [&] { validate(contents.header->plan); });
   }
   step_columns(TableReader(root, "steps", contents.tables.steps));
@@ -169,6 +208,7 @@ ResultsContents read_results_file(const std::string& path) {
   timeline_columns(TableReader(root, "timeline", contents.tables.timeline));
   evaluation_columns(TableReader(root, "evaluations", contents.tables.evaluations));
   clock_columns(TableReader(root, "clocks", contents.tables.clocks));
+  if (root.has("checkpoints")) checkpoint_columns(TableReader(root, "checkpoints", contents.tables.checkpoints));
   return contents;
 }
 

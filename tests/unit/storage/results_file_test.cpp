@@ -1,12 +1,13 @@
 #include "core/storage/results_file.h"
-#include "core/storage/record_lock.h"
 
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include <fstream>
 
 #include "core/error.h"
 #include "core/storage/reader.h"
+#include "core/storage/record_lock.h"
 #include "tests/unit/storage/samples.h"
 
 namespace sluice {
@@ -33,8 +34,12 @@ RunHeader sample_header() {
   header.started = "2026-01-01T00:00:00+01:00";
   header.command_line = "sluice-run train --plan plan.h5";
   header.settings = {{"learning_rate", "0.01"}};
+  header.job = "17";
   return header;
 }
+
+/// As the record of sample_header() lists it.
+RunAttempt first_attempt() { return {0, "2026-01-01T00:00:00+01:00", "1f1b", 2, "17"}; }
 
 RankStep sample_rank_step(std::int64_t step, Rank rank) {
   return {step, rank, 1000 * step, 900, 400, 30, 20, 10, 200, {64 + rank, 128}, {256, 512 + step}, 4096};
@@ -70,25 +75,27 @@ TEST(Results, returns_every_field_from_parts_and_from_the_merged_file) {
   ResultsWriter last(path, 3);
   expected.evaluations = {{3, 0.25, 0.875, 100}};
   expected.clocks = {{1, -5, 2}};
+  expected.checkpoints = {{2, 0.5, 3, 1 << 20, true}, {3, 0.25, 0, 0, false}};
   last.add(expected.evaluations[0]);
+  for (const CheckpointRecord& checkpoint : expected.checkpoints) last.add(checkpoint);
   last.add(expected.clocks[0]);
   last.flush();
 
-  EXPECT_EQ(read_results(path), (RunResults{header, expected, {}, false}));
-  EXPECT_EQ(read_results(parts_folder(path)), (RunResults{header, expected, {}, false}));
-  EXPECT_EQ(read_results(parts_folder(path) + "/"), (RunResults{header, expected, {}, false}));
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, {first_attempt()}, false}));
+  EXPECT_EQ(read_results(parts_folder(path)), (RunResults{header, expected, {first_attempt()}, false}));
+  EXPECT_EQ(read_results(parts_folder(path) + "/"), (RunResults{header, expected, {first_attempt()}, false}));
   merge_results(path);
-  EXPECT_EQ(read_results(path), (RunResults{header, expected, {}, true}));
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, {first_attempt()}, true}));
   EXPECT_EQ(read_provenance(path), (Provenance{header.command_line, header.settings}));
   EXPECT_EQ(folder.entries(), 1u);
   merge_results(path);
-  EXPECT_EQ(read_results(path), (RunResults{header, expected, {}, true}));
+  EXPECT_EQ(read_results(path), (RunResults{header, expected, {first_attempt()}, true}));
 }
 
 TEST(Results, an_empty_run_can_be_read) {
   const ScratchFolder folder;
   ASSERT_EQ(begin_results(folder.file("run.h5"), sample_header()), 0);
-  EXPECT_EQ(read_results(folder.file("run.h5")), (RunResults{sample_header(), {}, {}, false}));
+  EXPECT_EQ(read_results(folder.file("run.h5")), (RunResults{sample_header(), {}, {first_attempt()}, false}));
 }
 
 TEST(Results, a_restart_replaces_the_steps_that_it_repeats) {
@@ -140,6 +147,86 @@ TEST(Results, a_restart_with_another_plan_keeps_losses_only) {
   EXPECT_TRUE(results.tables.ranks.empty());
 }
 
+TEST(Results, restarts_are_listed_also_after_a_merge) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  RunHeader header = sample_header();
+  std::vector<RunAttempt> expected{first_attempt()};
+  ASSERT_EQ(begin_results(path, header), 0);
+  for (const std::int64_t step : {4, 2, 5}) {
+    header.first_step = step;
+    header.job = std::to_string(100 + step);
+    header.started = "later";
+    header.plan.schedule = step == 5 ? "gpipe" : "1f1b";
+    expected.push_back({step, "later", header.plan.schedule, 2, header.job});
+    static_cast<void>(begin_results(path, header, true));
+    EXPECT_EQ(read_results(path).attempts, expected);
+    merge_results(path);
+    EXPECT_EQ(read_results(path).attempts, expected);
+    EXPECT_EQ(read_results(path).header.job, header.job);
+    EXPECT_EQ(read_results(path).header.first_step, 0);
+  }
+}
+
+TEST(Results, checkpoints_count_up_to_the_step_that_a_restart_begins_with) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  RunHeader header = sample_header();
+  const auto attempt = [&](std::int64_t first, const std::vector<std::int64_t>& steps) {
+    header.first_step = first;
+    const int number = begin_results(path, header, first > 0);
+    ResultsWriter writer(path, 0, number);
+    for (const std::int64_t step : steps) writer.add(CheckpointRecord{step, 0.5, static_cast<double>(number), 7, true});
+    writer.flush();
+  };
+  attempt(0, {10, 20, 30});
+  attempt(20, {30, 40});
+  header.plan.schedule = "gpipe";
+  attempt(40, {50});
+  const std::vector<CheckpointRecord> expected{{10, 0.5, 0, 7, true},
+                                               {20, 0.5, 0, 7, true},
+                                               {30, 0.5, 1, 7, true},
+                                               {40, 0.5, 1, 7, true},
+                                               {50, 0.5, 2, 7, true}};
+  EXPECT_EQ(read_results(path).tables.checkpoints, expected);
+  merge_results(path);
+  EXPECT_EQ(read_results(path).tables.checkpoints, expected);
+}
+
+TEST(Results, from_before_there_were_restarts_are_one_attempt) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5");
+  ASSERT_EQ(begin_results(path, sample_header()), 0);
+  record(path, 0, 0, 3, 0.1F);
+  merge_results(path);
+  RunResults expected = read_results(path);
+  expected.header.job = expected.attempts[0].job = "";
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  for (const char* name : {"run/attempts", "checkpoints"}) EXPECT_GE(H5Ldelete(file, name, H5P_DEFAULT), 0);
+  H5Fclose(file);
+  EXPECT_EQ(read_results(path), expected);
+  EXPECT_EQ(begin_results(path, sample_header(), true), 1);
+  EXPECT_EQ(read_results(path).attempts, (std::vector<RunAttempt>{expected.attempts[0], first_attempt()}));
+}
+
+TEST(Results, of_a_run_that_has_ended_are_merged_on_request) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.h5"), parts = parts_folder(path);
+  EXPECT_FALSE(merge_ended_run(path));
+  EXPECT_EQ(folder.entries(), 0u);
+  {
+    const RecordLock lock(parts);
+    ASSERT_EQ(begin_results(path, sample_header()), 0);
+    EXPECT_THROW(merge_ended_run(path), Error);
+    EXPECT_THROW(merge_ended_run(parts), Error);
+  }
+  EXPECT_TRUE(merge_ended_run(parts));
+  EXPECT_TRUE(read_results(path).merged);
+  EXPECT_EQ(folder.entries(), 1u);
+  EXPECT_FALSE(merge_ended_run(path));
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
 TEST(Results, a_fresh_run_drops_the_parts_of_an_earlier_one) {
   const ScratchFolder folder;
   const std::string path = folder.file("run.h5");
@@ -184,6 +271,8 @@ TEST(Results, times_that_no_clock_gives_are_refused) {
     EXPECT_THROW(static_cast<void>(read_results(path)), Error);
   };
   refused([](ResultsWriter& writer) { writer.add(StepRecord{0, 0, 1, -1}); });
+  refused([](ResultsWriter& writer) { writer.add(CheckpointRecord{.step = 1, .snapshot_s = -1}); });
+  refused([](ResultsWriter& writer) { writer.add(CheckpointRecord{.step = 1, .bytes = -1}); });
   refused([](ResultsWriter& writer) { writer.add(sample_rank_step(-1, 0)); });
   refused([](ResultsWriter& writer) { writer.add(RankStep{.rank = 0, .wait_ns = -1}); });
   refused([](ResultsWriter& writer) {
