@@ -19,6 +19,8 @@ void require_member(Rank rank, const char* collective, const Group& group, int r
 CollectivePart collective_part(Rank rank, int ranks, CollectiveKind kind, const Group& group, const Route& route,
                                std::int64_t bytes, const Cluster& cluster) {
   if (bytes < 0) throw runtime_fault(text(to_string(kind), " of ", bytes, " bytes"));
+  if (kind == CollectiveKind::all_reduce && bytes % static_cast<std::int64_t>(sizeof(float)) != 0)
+    throw runtime_fault(text(to_string(kind), " of ", bytes, " bytes: these are no whole float32 values"));
   require_member(rank, to_string(kind), group, ranks);
   return {.kind = kind,
           .group = group,

@@ -19,7 +19,8 @@ struct CollectivePart {
   std::vector<Step> steps;  ///< this rank's; mpi: its nominal ones, which say what is counted
 };
 
-/// @throws Error (runtime fault) naming the bytes, or the rank, that do not fit `rank` of `ranks`.
+/// @throws Error (runtime fault) naming the bytes, or the rank, that do not fit `rank` of `ranks`; an all-reduce's
+/// bytes that are no whole float32 values (moves have them, in models from elsewhere; nobody can add them).
 [[nodiscard]] CollectivePart collective_part(Rank rank, int ranks, CollectiveKind kind, const Group& group,
                                              const Route& route, std::int64_t bytes, const Cluster& cluster);
 

@@ -233,6 +233,17 @@ TEST(AllReduce, of_a_single_member_is_done_at_once) {
 }
 
 // A kernel still adds to the gradients when the all-reduce starts.
+TEST(AllReduce, refuses_bytes_that_are_no_whole_floats) {
+  Communicator world = Communicator::world();
+  const Group alone{.root = world.rank(), .members = {world.rank()}};
+  for (const Algorithm algorithm : algorithms(CollectiveKind::all_reduce))
+    for (const std::int64_t bytes : {1, 2, 7, 4099})
+      EXPECT_THROW(
+          (void)world.prepare(CollectiveKind::all_reduce, alone, {.algorithm = algorithm}, bytes, cluster_of(world)),
+          Error)
+          << bytes;
+}
+
 TEST(AllReduce, touches_no_buffer_before_its_event) {
   Communicator world = small_chunks();
   if (world.size() < 2 || world.rank() > 1) return;
