@@ -147,12 +147,10 @@ void add_transfers(Figures& figures, const RunResults& results) {
   if (header.predicted.ranks.empty()) return;
   const Plan& plan = header.plan;
   const Program& step = training_program(plan);
-  std::map<std::pair<Rank, int>, std::int64_t> times;  // that an instruction was recorded
-  for (const InstructionRecord& row : results.tables.timeline) ++times[{row.rank, row.instruction}];
   std::vector<TransferFigures> all(plan.transfers.size());
-  const auto add = [](std::array<double, 2>& sum, const LinkBytes& bytes, std::int64_t times_counted) {
+  const auto add = [](std::array<double, 2>& sum, const LinkBytes& bytes, std::int64_t times) {
     for (std::size_t link = 0; link < bytes.size(); ++link)
-      sum[link] += static_cast<double>(bytes[link]) / static_cast<double>(times_counted);
+      sum[link] += static_cast<double>(bytes[link]) / static_cast<double>(times);
   };
   const auto predicted = [&](Rank rank, int index) -> const LinkBytes& {
     return header.predicted.ranks[at(rank)].instructions[at(index)].sent_bytes;
@@ -161,14 +159,24 @@ void add_transfers(Figures& figures, const RunResults& results) {
     for (int i = 0; i < std::ssize(step.ranks[at(rank)]); ++i)
       if (const int transfer = step.ranks[at(rank)][at(i)].transfer; transfer != kNone)
         add(all[at(transfer)].predicted_bytes, predicted(rank, i), 1);
+  struct Recorded {
+    std::int64_t times = 0;
+    LinkBytes bytes{};  // of all times together: whole numbers, so that a mean of equals is exact
+  };
+  std::map<std::pair<Rank, int>, Recorded> instructions;
   std::int64_t differing = 0;
   for (const InstructionRecord& row : results.tables.timeline) {
     if (row.time.sent_bytes != predicted(row.rank, row.instruction)) ++differing;
-    const int transfer = step.ranks[at(row.rank)][at(row.instruction)].transfer;
+    Recorded& recorded = instructions[{row.rank, row.instruction}];
+    ++recorded.times;
+    for (std::size_t link = 0; link < recorded.bytes.size(); ++link) recorded.bytes[link] += row.time.sent_bytes[link];
+  }
+  for (const auto& [place, recorded] : instructions) {
+    const int transfer = step.ranks[at(place.first)][at(place.second)].transfer;
     if (transfer == kNone) continue;
     auto& counted = all[at(transfer)].counted_bytes;
     if (!counted) counted.emplace();
-    add(*counted, row.time.sent_bytes, times[{row.rank, row.instruction}]);
+    add(*counted, recorded.bytes, recorded.times);
   }
   for (int t = 0; t < std::ssize(all); ++t) {
     all[at(t)].transfer = t;
