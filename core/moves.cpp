@@ -128,8 +128,13 @@ void add_ring(const std::vector<Edge>& ring, std::int64_t bytes, std::vector<Mov
     }
 }
 
-/// Segments of a chain inside a node, in whole floats: how much may lie at the members that still have to add.
-constexpr std::int64_t kSegmentInside = 1 << 20;
+/// Segments of a chain inside a node, in whole floats: 1 MiB, how much may lie at the members that still have to add,
+/// or what keeps the list of moves short where a layer has more than 4 GiB of gradients.
+std::int64_t segment_inside(std::int64_t bytes) {
+  constexpr std::int64_t kUsual = 1 << 20, kMost = 4096;
+  constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
+  return std::max(kUsual, (bytes / kMost / kFloat + 1) * kFloat);
+}
 
 std::vector<Move> hierarchical_all_reduce(const Group& group, std::int64_t bytes, const Cluster& cluster) {
   const std::vector<Ranks> nodes = members_by_node(group, cluster);
@@ -139,12 +144,12 @@ std::vector<Move> hierarchical_all_reduce(const Group& group, std::int64_t bytes
     down.insert(down.end(), chain.begin(), chain.end());
     for (auto edge = chain.rbegin(); edge != chain.rend(); ++edge) up.push_back({edge->to, edge->from});
   }
-  std::vector<Move> moves = segmented(up, bytes, kSegmentInside);
+  std::vector<Move> moves = segmented(up, bytes, segment_inside(bytes));
   for (Move& move : moves) move.adds = true;
   Ranks leaders = leaders_of(nodes);
   std::sort(leaders.begin(), leaders.end());
   add_ring(ring_edges({.root = leaders.front(), .members = leaders}, cluster), bytes, moves);
-  const std::vector<Move> back = segmented(down, bytes, kSegmentInside);
+  const std::vector<Move> back = segmented(down, bytes, segment_inside(bytes));
   moves.insert(moves.end(), back.begin(), back.end());
   return moves;
 }

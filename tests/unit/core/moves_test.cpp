@@ -205,6 +205,21 @@ TEST(AllReduceMoves, pass_long_payloads_through_a_node_in_segments) {
   for (const auto& [rank, payload] : payloads) EXPECT_EQ(payload, sum) << "rank " << rank;
 }
 
+/// Foreign models may have layers of any size; their lists of moves are made while routes are chosen.
+TEST(AllReduceMoves, are_few_however_long_the_payload) {
+  const Seated made{random_groups::cluster_of({0, 0, 0, 1}), {.root = 2, .members = {0, 1, 2, 3}}};
+  for (const std::int64_t bytes : {std::int64_t{1} << 33, std::int64_t{1} << 53}) {
+    const auto moves = all_reduce_moves(made.group, {Algorithm::hierarchical, 0}, bytes, made.cluster);
+    EXPECT_LT(moves.size(), 20'000u) << bytes << " B";
+    std::int64_t carried = 0;
+    for (const Move& move : moves) {
+      carried += move.bytes;
+      ASSERT_EQ(move.offset % 4, 0) << "a sum of whole floats, " << bytes << " B";
+    }
+    EXPECT_EQ(carried, (2 * 2 + 2) * bytes) << "up and down two edges, and a ring of two leaders";
+  }
+}
+
 /// What a hierarchical all-reduce carries into and out of a node is what a ring of leaders does.
 TEST(AllReduceMoves, cross_nodes_as_a_ring_of_leaders_does) {
   std::mt19937 random(4);
