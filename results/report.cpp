@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "results/figures.h"
 #include "results/picture.h"
+#include "results/restarts.h"
 #include "results/text_table.h"
 
 namespace sluice {
@@ -134,8 +135,9 @@ std::string report_text(const RunResults& results) {
   const Figures figures = figures_of(results);
   std::string flags;
   for (const std::string& flag : figures.flags) flags += text("! ", flag, "\n");
-  return text(summary(results, figures), flags, "\n", totals_table(figures), "\n", stages_table(figures), "\n",
-              traffic_table(figures), "\n", transfers_table(figures), ranks_table(figures), pictures(results));
+  return text(summary(results, figures), flags, "\n", restarts_table(results), checkpoints_table(results.tables),
+              totals_table(figures), "\n", stages_table(figures), "\n", traffic_table(figures), "\n",
+              transfers_table(figures), ranks_table(figures), pictures(results));
 }
 
 std::string report_json(const RunResults& results) {
@@ -159,6 +161,20 @@ std::string report_json(const RunResults& results) {
                           {"loss", figures.evaluation->loss},
                           {"accuracy", figures.evaluation->accuracy},
                           {"samples", figures.evaluation->samples}};
+  for (const RunAttempt& attempt : results.attempts)
+    json["attempts"].push_back({{"first_step", attempt.first_step},
+                                {"started", attempt.started},
+                                {"schedule", attempt.schedule},
+                                {"ranks", attempt.ranks},
+                                {"job", attempt.job}});
+  if (const auto checkpoints = checkpoint_figures(results.tables))
+    json["checkpoints"] = {{"written", checkpoints->written},
+                           {"failed", checkpoints->failed},
+                           {"bytes", measured_json(checkpoints->written > 0, checkpoints->bytes)},
+                           {"stall_median_s", checkpoints->stall_median_s},
+                           {"stall_total_s", checkpoints->stall_total_s},
+                           {"stall_share", measured_json(!results.tables.steps.empty(), checkpoints->stall_share)},
+                           {"write_median_s", measured_json(checkpoints->written > 0, checkpoints->write_median_s)}};
   for (const StageFigures& stage : figures.stages)
     json["stages"].push_back({{"work", to_string(stage.op)},
                               {"stage", stage.stage},

@@ -62,12 +62,6 @@ std::vector<std::byte> bytes_of(const std::string& path, std::int64_t bytes) {
   return contents;
 }
 
-CheckpointManifest verified(const std::string& folder) {
-  CheckpointManifest manifest = read_manifest(folder);
-  for (const StateFile& file : manifest.files) verify_state(folder, file);
-  return manifest;
-}
-
 }  // namespace
 
 std::string checkpoint_folder(const std::string& checkpoints, std::int64_t step) {
@@ -78,8 +72,7 @@ std::string state_name(int rank) { return text("rank-", padded(rank, kRankDigits
 
 std::vector<std::int64_t> checkpoint_steps(const std::string& checkpoints) try {
   std::vector<std::int64_t> steps = all_steps(checkpoints);
-  std::erase_if(steps,
-                [&](std::int64_t step) { return !fs::exists(manifest_path(checkpoint_folder(checkpoints, step))); });
+  std::erase_if(steps, [&](std::int64_t step) { return !is_checkpoint(checkpoint_folder(checkpoints, step)); });
   return steps;
 } catch (const fs::filesystem_error& error) {
   throw bad_input(text(checkpoints, ": cannot be read: ", error.code().message()));
@@ -110,10 +103,18 @@ void verify_state(const std::string& folder, const StateFile& file) {
                          hexadecimal(file.checksum), ": it is damaged"));
 }
 
+bool is_checkpoint(const std::string& folder) { return fs::exists(manifest_path(folder)); }
+
+CheckpointManifest verified_manifest(const std::string& folder) {
+  CheckpointManifest manifest = read_manifest(folder);
+  for (const StateFile& file : manifest.files) verify_state(folder, file);
+  return manifest;
+}
+
 std::optional<CheckpointManifest> newest_checkpoint(const std::string& checkpoints,
                                                     const std::function<void(const std::string&)>& pass_over) {
   for (const std::int64_t step : checkpoint_steps(checkpoints)) try {
-      return verified(checkpoint_folder(checkpoints, step));
+      return verified_manifest(checkpoint_folder(checkpoints, step));
     } catch (const Error& error) {
       pass_over(error.what());
     }

@@ -96,6 +96,12 @@ void write_manifest(const std::string& folder, const CheckpointManifest& manifes
 /// @throws Error (bad input) naming file, dataset and value; also if a layer is in two files
 [[nodiscard]] CheckpointManifest read_manifest(const std::string& folder);
 
+/// Whether the folder has a manifest.
+[[nodiscard]] bool is_checkpoint(const std::string& folder);
+
+/// The manifest of a checkpoint whose files all verify. @throws Error (bad input) naming the file that is damaged
+[[nodiscard]] CheckpointManifest verified_manifest(const std::string& folder);
+
 /// The newest checkpoint whose manifest can be read and whose files all verify; none if there is none.
 /// @param pass_over  is told what is wrong with each newer one
 [[nodiscard]] std::optional<CheckpointManifest> newest_checkpoint(

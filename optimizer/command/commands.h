@@ -5,6 +5,7 @@
 namespace sluice {
 
 // One function a command: parses its words, does the work, returns the exit code.
+[[nodiscard]] int export_command(const Words& words);
 [[nodiscard]] int import_command(const Words& words);
 [[nodiscard]] int optimize_command(const Words& words);
 [[nodiscard]] int simulate_command(const Words& words);

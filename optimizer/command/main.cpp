@@ -15,6 +15,7 @@ using Command = int (*)(const Words&);
 const std::map<std::string, Command> kCommands{
     {"import", import_command}, {"optimize", optimize_command}, {"simulate", simulate_command},
     {"verify", verify_command}, {"show", show_command},         {"report", report_command},
+    {"export", export_command},
 };
 
 constexpr const char* kUsage =
@@ -25,6 +26,7 @@ constexpr const char* kUsage =
     "  verify    checks that a plan can run: no hang, no tensor missing, memory enough\n"
     "  show      prints what is in a file of ours\n"
     "  report    prints what a run's results say\n"
+    "  export    writes the weights of a checkpoint as a plain file\n"
     "sluice COMMAND --help lists a command's options; sluice --version the versions.\n";
 
 int run(const Words& words) {

@@ -11,10 +11,12 @@
 #include <set>
 #include <sstream>
 
+#include "core/storage/checkpoint_files.h"
 #include "core/storage/cluster_file.h"
 #include "core/storage/dataset_file.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
+#include "core/storage/record_lock.h"
 #include "core/storage/results_file.h"
 #include "core/storage/weights_file.h"
 #include "core/text.h"
@@ -450,11 +452,95 @@ TEST_F(Command, refuses_a_damaged_plan) {
   expect_failure("verify " + path("good.h5"), 3, "good.h5");
 }
 
+/// A checkpoint of two files, in which every value is `step` or minus `step`.
+void write_checkpoint(const std::string& checkpoints, std::int64_t step) {
+  const auto value = static_cast<float>(step);
+  const std::string folder = checkpoint_folder(checkpoints, step);
+  CheckpointManifest manifest;
+  manifest.step = step;
+  manifest.samples = manifest.microbatch = manifest.microbatches = manifest.threads = manifest.ranks = 1;
+  for (const std::string layer : {"conv1", "fc"}) {
+    const LayerStates states{
+        {layer, {{"weight", {{2, 2}, std::vector<float>(4, value), std::vector<float>(4, -value)}}}}};
+    manifest.files.push_back(write_state(folder, layer + ".h5", state_image(states)));
+    manifest.files.back().layers = {layer};
+  }
+  write_manifest(folder, manifest);
+}
+
+Weights weights_at(float step) {
+  const WeightArray array{{2, 2}, std::vector<float>(4, step)};
+  return {{"conv1", {{"weight", array}}}, {"fc", {{"weight", array}}}};
+}
+
+TEST_F(Command, exports_the_weights_of_checkpoints) {
+  const std::string checkpoints = path("c"), out = path("w.h5"), to_out = " -o " + out;
+  for (const std::int64_t step : {10, 20}) write_checkpoint(checkpoints, step);
+  EXPECT_EQ(run("export weights " + checkpoints + to_out).code, 0);
+  EXPECT_EQ(read_weights(out), weights_at(20));
+  EXPECT_EQ(run("export weights " + checkpoint_folder(checkpoints, 10) + to_out).code, 0);
+  EXPECT_EQ(read_weights(out), weights_at(10));
+  EXPECT_EQ(run(text("export weights ", out, " -o ", path("copy.h5"))).code, 0);
+  EXPECT_EQ(read_weights(path("copy.h5")), weights_at(10));
+
+  fs::resize_file(checkpoint_folder(checkpoints, 20) + "/fc.h5", 1000);
+  const Outcome passed_over = run("export weights " + checkpoints + to_out);
+  EXPECT_EQ(passed_over.code, 0);
+  EXPECT_NE(passed_over.err.find("step-000000000020/fc.h5: has 1000 bytes"), std::string::npos) << passed_over.err;
+  EXPECT_EQ(read_weights(out), weights_at(10));
+  expect_failure("export weights " + checkpoint_folder(checkpoints, 20) + to_out, 3, "it is damaged");
+  fs::remove(checkpoint_folder(checkpoints, 10) + "/conv1.h5");
+  expect_failure("export weights " + checkpoints + to_out, 3, "none of its checkpoints is whole");
+  expect_failure("export weights " + path("") + to_out, 3, "holds no checkpoint");
+  expect_failure("export weights " + checkpoint_folder(checkpoints, 10) + "/fc.h5" + to_out, 3, "sluice/weights");
+  expect_failure("export weights " + path("none") + to_out, 3, "none");
+  expect_failure("export gradients " + checkpoints + to_out, 2, "gradients");
+  expect_failure(text("export weights ", checkpoints, " -o ", path("no/w.h5")), 3, "no/w.h5");
+  EXPECT_EQ(read_weights(out), weights_at(10));
+}
+
+TEST_F(Command, exports_what_other_programs_read) {
+  write_checkpoint(path("c"), 7);
+  const std::string out = path("weights.h5");
+  ASSERT_EQ(run(text("export weights ", path("c"), " -o ", out)).code, 0);
+  const std::string dump = text("h5dump -y -w 0 -d /weights/conv1/weight ", out, " >", path("dump"));
+  ASSERT_EQ(std::system(dump.c_str()), 0);
+  EXPECT_NE(contents(path("dump")).find("7, 7,\n"), std::string::npos) << contents(path("dump"));
+  if (std::system("python3 -c 'import h5py' 2>/dev/null") != 0) GTEST_SKIP() << "there is no h5py";
+  // The lines that the documentation promises.
+  const std::string page = contents("docs/formats.md"), begin = "```python\n";
+  const auto first = page.find(begin) + begin.size();
+  std::ofstream(path("read.py")) << page.substr(first, page.find("```", first) - first)
+                                 << "print(weights['conv1']['weight'].tolist(), sorted(weights))\n";
+  ASSERT_EQ(std::system(text("cd ", path(""), " && python3 read.py >printed").c_str()), 0);
+  EXPECT_EQ(contents(path("printed")), "[[7.0, 7.0], [7.0, 7.0]] ['conv1', 'fc']\n");
+}
+
+TEST_F(Command, merges_what_a_killed_run_left_but_not_while_one_lasts) {
+  RunHeader header;
+  header.plan = sample_plan();
+  header.places.resize(header.plan.cluster.ranks.size());
+  const std::string results = path("r.h5");
+  {
+    const RecordLock lock(parts_folder(results));
+    ASSERT_EQ(begin_results(results, header), 0);
+    expect_failure("report --merge " + results, 3, "another run is writing");
+  }
+  EXPECT_EQ(run("report " + results).code, 0);
+  EXPECT_FALSE(fs::exists(results));
+  const Outcome merged = run("report --merge " + results);
+  EXPECT_EQ(merged.code, 0) << merged.err;
+  EXPECT_EQ(merged.out.find("read from parts"), std::string::npos);
+  EXPECT_TRUE(fs::exists(results));
+  EXPECT_FALSE(fs::exists(parts_folder(results)));
+  EXPECT_EQ(run("report --merge " + results).code, 0);
+}
+
 TEST_F(Command, tells_versions_and_help) {
   const std::string version = run("--version").out;
   EXPECT_NE(version.find("HDF5"), std::string::npos);
   EXPECT_NE(version.find("Boost"), std::string::npos);
-  for (const char* command : {"", "import", "optimize", "simulate", "verify", "show", "report"}) {
+  for (const char* command : {"", "import", "optimize", "simulate", "verify", "show", "report", "export"}) {
     const Outcome help = run(text(command, " --help"));
     EXPECT_EQ(help.code, 0);
     EXPECT_EQ(help.out.substr(0, 7), "usage: ");

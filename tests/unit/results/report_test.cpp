@@ -8,6 +8,7 @@
 
 #include "results/figures.h"
 #include "results/picture.h"
+#include "results/restarts.h"
 #include "tests/unit/storage/samples.h"
 
 namespace sluice {
@@ -209,6 +210,44 @@ TEST(Report, names_accuracy_steps_and_flags) {
   for (const char* expected : {"test accuracy  87.5 % of 200 images", "110.000 ms median", "forward 0", "conv1",
                                "between nodes", "! alpha is oversubscribed", "step 20 as measured", "+10.0 %"})
     EXPECT_NE(report.find(expected), std::string::npos) << expected << " is missing in\n" << report;
+}
+
+TEST(Report, tells_restarts_and_checkpoints_only_where_there_were_any) {
+  RunResults run = sample_run();
+  run.attempts = {{0, "2026-01-01", "1f1b", 2, "17"}};
+  EXPECT_EQ(report_text(run).find("restart"), std::string::npos);
+  EXPECT_EQ(report_text(run).find("checkpoint"), std::string::npos);
+  EXPECT_FALSE(nlohmann::json::parse(report_json(run)).contains("checkpoints"));
+  run.attempts.push_back({8, "2026-01-02", "gpipe", 3, ""});
+  const std::string report = report_text(run);
+  EXPECT_NE(report.find("  restarts   after steps     started  ranks  schedule  job\n"
+                        "  start                0  2026-01-01      2      1f1b   17\n"
+                        "  restart 1            8  2026-01-02      3     gpipe    -\n"),
+            std::string::npos)
+      << report;
+  EXPECT_EQ(nlohmann::json::parse(report_json(run))["attempts"][1]["first_step"], 8);
+}
+
+TEST(Report, tells_what_checkpoints_cost) {
+  RunResults run = sample_run();
+  run.tables.steps.resize(2);  // 1 s and 0.101 s
+  run.tables.checkpoints = {{7, 0.01, 0.5, 3 << 20, true}, {14, 0.03, 0.9, 0, false}, {21, 0.0151, 0.7, 4 << 20, true}};
+  const CheckpointFigures figures = checkpoint_figures(run.tables).value();
+  EXPECT_EQ(figures.written, 2);
+  EXPECT_EQ(figures.failed, 1);
+  EXPECT_EQ(figures.last_step, 21);
+  EXPECT_EQ(figures.bytes, 3 << 20);
+  EXPECT_DOUBLE_EQ(figures.stall_median_s, 0.0151);
+  EXPECT_DOUBLE_EQ(figures.stall_total_s, 0.0551);
+  EXPECT_DOUBLE_EQ(figures.stall_share, 0.0551 / 1.101);
+  EXPECT_DOUBLE_EQ(figures.write_median_s, 0.5);
+  const std::string report = report_text(run);
+  EXPECT_NE(report.find("the last after 21 steps        2       1  3.0 MiB"), std::string::npos) << report;
+  const auto json = nlohmann::json::parse(report_json(run));
+  EXPECT_EQ(json["checkpoints"]["failed"], 1);
+  run.tables.checkpoints = {{14, 0.03, 0.9, 0, false}};
+  EXPECT_NE(report_text(run).find("none was written"), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(report_json(run))["checkpoints"]["write_median_s"].is_null());
 }
 
 TEST(Report, json_holds_the_same_figures) {
