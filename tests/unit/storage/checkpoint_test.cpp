@@ -1,6 +1,7 @@
 #include "core/storage/checkpoint_files.h"
 
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include <cstring>
 #include <random>
@@ -31,7 +32,7 @@ LayerStates first_states() {
   return {{"conv1", {{"weight", state({2, 1, 3, 3}, 0.5F)}, {"bias", state({2}, -1)}}}, {"fc1", {}}};
 }
 
-LayerStates second_states() { return {{"fc2", {{"weight", state({3, 4}, 1e-40F)}}}}; }
+LayerStates second_states() { return {{"fc2", {{"other", state({2}, 1)}, {"weight", state({3, 4}, 1e-40F)}}}}; }
 
 CheckpointManifest sample_manifest(std::int64_t step) {
   return {.step = step,
@@ -164,6 +165,24 @@ TEST(Checkpoint, refuses_sizes_that_do_not_match_their_shape) {
   slow.momentum.push_back(1);
   for (const ParameterState& wrong : {few, slow})
     expect_error(ExitCode::bad_input, "fc/w", [&] { static_cast<void>(state_image({{"fc", {{"w", wrong}}}})); });
+}
+
+TEST(Checkpoint, whose_momentum_does_not_match_its_weights_is_refused) {
+  const ScratchFolder scratch;
+  const auto damaged = [&](const std::function<void(hid_t)>& damage) {
+    const std::string path = scratch.file(write_states(scratch.path(), 0, second_states()).name);
+    const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    damage(file);
+    H5Fclose(file);
+    return [path] { static_cast<void>(read_state(path)); };
+  };
+  const char* name = "momentum/fc2/weight";
+  expect_error(ExitCode::bad_input, "/momentum/fc2/weight: is missing",
+               damaged([&](hid_t file) { H5Ldelete(file, name, H5P_DEFAULT); }));
+  expect_error(ExitCode::bad_input, "/momentum/fc2/weight: has another shape", damaged([&](hid_t file) {
+                 H5Ldelete(file, name, H5P_DEFAULT);
+                 H5Lcreate_hard(file, "weights/fc2/other", file, name, H5P_DEFAULT, H5P_DEFAULT);
+               }));
 }
 
 TEST(Checkpoint, that_has_a_layer_or_a_file_twice_is_refused) {
@@ -403,6 +422,8 @@ TEST(KilledWriter, leaves_a_checkpoint_that_verifies_and_never_a_wrong_one) {
     close(done[0]);
     const Found found = find_newest(checkpoints);
     EXPECT_TRUE(found.passed_over.empty()) << "seed " << seed << ", round " << round << ": " << found.passed_over[0];
+    for (const std::int64_t step : checkpoint_steps(checkpoints))  // also one that was being removed
+      EXPECT_NO_THROW(static_cast<void>(verified_manifest(checkpoint_folder(checkpoints, step))));
     const std::int64_t step = found.manifest ? found.manifest->step : 0;
     EXPECT_GE(step, whole) << "seed " << seed << ", round " << round;
     EXPECT_LE(step, whole + 1) << "seed " << seed << ", round " << round;
