@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
+
+#include "core/text.h"
 
 namespace sluice {
 
@@ -20,6 +23,13 @@ using Shape = std::vector<std::int64_t>;  ///< row-major extents
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) count = saturating_product(count, extent);
   return count;
+}
+
+/// For people: "8x1x5x5"
+[[nodiscard]] inline std::string shape_text(const Shape& shape) {
+  std::string joined;
+  for (const std::int64_t extent : shape) joined += text(joined.empty() ? "" : "x", extent);
+  return joined;
 }
 
 }  // namespace sluice

@@ -7,15 +7,6 @@
 #include "runtime/engine/agreement.h"
 
 namespace sluice {
-namespace {
-
-std::string shape_text(const Shape& shape) {
-  std::string joined;
-  for (const std::int64_t extent : shape) joined += text(joined.empty() ? "" : "x", extent);
-  return joined;
-}
-
-}  // namespace
 
 DataLoader::DataLoader(const std::string& path, const Model& model, int microbatches)
     : file_(std::in_place, path),

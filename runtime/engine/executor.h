@@ -12,6 +12,7 @@
 
 #include "core/asynchronous.h"
 #include "core/plan.h"
+#include "core/storage/checkpoint_files.h"
 #include "core/timeline.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/device/device.h"
@@ -47,6 +48,9 @@ struct ExecutorSettings {
   SgdSettings sgd;
 };
 
+/// True of one rank for each layer: the first of those that update it. All of them hold the same weights and momentum.
+[[nodiscard]] bool saves(const Plan& plan, Rank rank, LayerId layer);
+
 /// Walks the instruction list of one rank; nothing else decides what runs.
 /// Never assumes that enqueued work is done: order comes from the stream, from
 /// the events handed to the communicator, and from waits.
@@ -70,8 +74,15 @@ class Executor {
 
   /// The masters of every layer whose weights this rank keeps (host memory).
   [[nodiscard]] std::map<LayerId, std::vector<float>> weights();
-  /// True on one rank for each layer: the first of those that update it. All of them hold the same weights.
-  [[nodiscard]] bool saves(LayerId layer) const;
+
+  /// Masters and momentum of the layers that this rank saves(), where the pipeline is empty.
+  [[nodiscard]] LayerStates state();
+  /// The layers with weights that this rank keeps, by name: it needs their states.
+  [[nodiscard]] std::vector<std::string> kept_layers() const;
+  /// Sets weights, and momentum where it is kept and given, of all kept_layers(), before the first run. Others that
+  /// are given are left.
+  /// @throws Error (bad input) naming layers and parameters that are missing, too many, or of another shape.
+  void load(const LayerStates& states);
 
   /// Everything allocated on the device [B].
   [[nodiscard]] std::int64_t allocated_bytes() const;

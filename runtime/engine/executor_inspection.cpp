@@ -33,13 +33,6 @@ std::map<LayerId, std::vector<float>> Executor::weights() {
   return weights;
 }
 
-bool Executor::saves(LayerId layer) const {
-  return std::any_of(plan_.stages.begin(), plan_.stages.end(), [&](const Stage& stage) {
-    return updates_weights(stage.work) && stage.owners.front() == comm_.rank() &&
-           std::binary_search(stage.layers.begin(), stage.layers.end(), layer);
-  });
-}
-
 std::int64_t Executor::allocated_bytes() const {
   std::int64_t bytes =
       fetch_slots_.bytes() + buffers_.bytes() + workspace_.bytes() + scratch_.first.bytes() + scratch_.second.bytes();

@@ -3,10 +3,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
+#include <limits>
 #include <thread>
 
+#include "core/error.h"
 #include "core/index.h"
+#include "core/text.h"
 #include "runtime/engine/agreement.h"
+#include "runtime/engine/log.h"
 
 namespace sluice {
 
@@ -36,6 +41,22 @@ std::vector<RankPlace> gather_places(Communicator& comm) {
   return places;
 }
 
+/// The record that a run goes on with, if there is one.
+std::optional<RunResults> earlier_attempts(const std::string& path, const RunHeader& header) {
+  const bool begins = header.first_step == 0;
+  const std::string parts = parts_folder(path);
+  const bool has_parts = std::filesystem::is_directory(parts) && !std::filesystem::is_empty(parts);
+  if (!has_parts && (begins || !std::filesystem::exists(path))) {
+    if (!begins) log_line(text(path, ": there is no record of the steps before ", header.first_step, " to go on with"));
+    return std::nullopt;
+  }
+  RunResults earlier = read_results(path);
+  const auto& layers = [](const RunHeader& of) -> auto& { return of.plan.profile.model.layers; };
+  if (earlier.header.seed == header.seed && layers(earlier.header) == layers(header)) return earlier;
+  if (begins) return std::nullopt;
+  throw bad_input(text(path, " is the record of another training: name another --output"));
+}
+
 }  // namespace
 
 RankStep rank_totals(const Program& program, Rank rank, std::int64_t step, const ProgramRun& run) {
@@ -52,19 +73,30 @@ RankStep rank_totals(const Program& program, Rank rank, std::int64_t step, const
   return totals;
 }
 
-Recorder::Recorder(Communicator& comm, const StepClock& clock, const std::string& path, RunHeader header)
-    : comm_(comm), clock_(clock), path_(path), writer_(path, comm.rank(), begin(std::move(header))) {
+Recorder::Recorder(Communicator& comm, const StepClock& clock, const std::string& path, RunHeader header, bool resume)
+    : comm_(comm), clock_(clock), path_(path), writer_(path, comm.rank(), begin(std::move(header), resume)) {
   writer_.add(estimate_clock_offset(comm, clock));
 }
 
-int Recorder::begin(RunHeader header) {
+int Recorder::begin(RunHeader header, bool resume) {
   header.places = gather_places(comm_);
-  int attempt = 0;
+  constexpr double kUnknown = -std::numeric_limits<double>::infinity();
+  std::array<double, 4> of_rank_zero{kUnknown, kUnknown, kUnknown, kUnknown};
   on_rank_zero(comm_, [&] {
     lock_ = std::make_unique<RecordLock>(parts_folder(path_));
-    attempt = begin_results(path_, header);
+    const std::optional<RunResults> earlier = resume ? earlier_attempts(path_, header) : std::nullopt;
+    of_rank_zero[0] = begin_results(path_, header, earlier.has_value());
+    if (!earlier) return;
+    for (const Evaluation& evaluation : earlier->tables.evaluations)
+      if (evaluation.step == header.first_step)
+        of_rank_zero = {of_rank_zero[0], static_cast<double>(evaluation.samples), evaluation.loss, evaluation.accuracy};
   });
-  return std::stoi(comm_.broadcast(std::to_string(attempt)));
+  comm_.all_max(of_rank_zero);
+  const auto [attempt, samples, loss, accuracy] = of_rank_zero;
+  if (samples > 0)
+    earlier_evaluation_ = {
+        .step = header.first_step, .loss = loss, .accuracy = accuracy, .samples = static_cast<std::int64_t>(samples)};
+  return static_cast<int>(attempt);
 }
 
 void Recorder::add_run(std::int64_t step, const Program& program, const ProgramRun& run, bool timeline) {
@@ -81,13 +113,25 @@ void Recorder::add(const Evaluation& evaluation) {
   if (comm_.rank() == 0) writer_.add(evaluation);
 }
 
+void Recorder::add(const CheckpointRecord& checkpoint) {
+  if (comm_.rank() == 0) writer_.add(checkpoint);
+}
+
 void Recorder::flush() {
-  writer_.flush();
   last_flush_ns_ = clock_.now_ns();
+  try {
+    writer_.flush();
+    warned_ = false;
+  } catch (const Error& error) {
+    if (!warned_)
+      log_line(text("warning: ", comm_.describe(comm_.rank()), ": the record cannot be written: ", error.what(),
+                    "; training goes on, what is recorded waits in memory"));
+    warned_ = true;
+  }
 }
 
 void Recorder::finish() {
-  collectively(comm_, [&] { flush(); });
+  collectively(comm_, [&] { writer_.flush(); });
   on_rank_zero(comm_, [&] { merge_results(path_); });
 }
 

@@ -26,27 +26,18 @@ class Part {
   std::string path_;
 };
 
-Weights saved_weights(Executor& executor, const Model& model) {
+Weights weights_of(const LayerStates& states) {
   Weights weights;
-  for (const auto& [id, values] : executor.weights()) {
-    if (!executor.saves(id)) continue;
-    const Layer& layer = model.layers[static_cast<std::size_t>(id)];
-    auto begin = values.begin();
-    for (const Parameter& parameter : layer.parameters) {
-      const auto end = begin + element_count(parameter.shape);
-      weights[layer.name][parameter.name] = {parameter.shape, {begin, end}};
-      begin = end;
-    }
-  }
+  for (const auto& [layer, parameters] : states)
+    for (const auto& [name, parameter] : parameters) weights[layer][name] = {parameter.shape, parameter.weights};
   return weights;
 }
 
 }  // namespace
 
-void save_weights(Communicator& comm, Executor& executor, const Model& model, const std::string& path,
-                  const Provenance& provenance) {
+void save_weights(Communicator& comm, Executor& executor, const std::string& path, const Provenance& provenance) {
   const Part own(part_name(path, comm.rank()));
-  collectively(comm, [&] { write_weights(part_name(path, comm.rank()), saved_weights(executor, model)); });
+  collectively(comm, [&] { write_weights(part_name(path, comm.rank()), weights_of(executor.state())); });
   on_rank_zero(comm, [&] {
     Weights all;
     for (Rank rank = 0; rank < comm.size(); ++rank) all.merge(read_weights(part_name(path, rank)));

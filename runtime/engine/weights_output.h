@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "core/model.h"
 #include "core/storage/writer.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/executor.h"
@@ -13,7 +12,6 @@ namespace sluice {
 /// rank that updates it to a part beside it, rank 0 merges the parts and removes them.
 /// Collective.
 /// @throws AgreedError (runtime fault) if that fails; an older file under the name then stays.
-void save_weights(Communicator& comm, Executor& executor, const Model& model, const std::string& path,
-                  const Provenance& provenance);
+void save_weights(Communicator& comm, Executor& executor, const std::string& path, const Provenance& provenance);
 
 }  // namespace sluice

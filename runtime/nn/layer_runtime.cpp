@@ -81,22 +81,35 @@ void LayerRuntime::init(Stream& stream, std::uint64_t seed) {
   load(stream, values);
 }
 
-void LayerRuntime::load(Stream& stream, std::span<const float> values) {
+void LayerRuntime::require_count(std::span<const float> values) const {
   if (std::ssize(values) != offsets_.back())
     throw bad_input(text("layer ", layer_.name, " has ", offsets_.back(), " parameters, but ", values.size(),
                          " values were given"));
+}
+
+void LayerRuntime::load(Stream& stream, std::span<const float> values) {
+  require_count(values);
   if (values.empty()) return;
   device_.copy(stream, masters(newest_), values.data(), masters_bytes());
   pack(stream, newest_);
   stream.record().wait();
 }
 
-std::vector<float> LayerRuntime::save(Stream& stream) const {
-  std::vector<float> values(static_cast<std::size_t>(offsets_.back()));
-  device_.copy(stream, values.data(), masters(newest_), masters_bytes());
+void LayerRuntime::load_momentum(Stream& stream, std::span<const float> values) {
+  require_count(values);
+  device_.copy(stream, momentum(), values.data(), masters_bytes());
   stream.record().wait();
-  return values;
 }
+
+std::vector<float> LayerRuntime::copy_of(Stream& stream, const float* values) const {
+  std::vector<float> copy(static_cast<std::size_t>(offsets_.back()));
+  device_.copy(stream, copy.data(), values, masters_bytes());
+  stream.record().wait();
+  return copy;
+}
+
+std::vector<float> LayerRuntime::save(Stream& stream) const { return copy_of(stream, masters(newest_)); }
+std::vector<float> LayerRuntime::save_momentum(Stream& stream) const { return copy_of(stream, momentum()); }
 
 void LayerRuntime::place(void* masters, void* packed) {
   ring_.front().masters = static_cast<float*>(masters);

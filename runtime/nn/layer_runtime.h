@@ -51,12 +51,14 @@ class LayerRuntime {
   /// Versions count anew: what is the newest now is 0 from here on.
   void restart_versions();
 
-  // These four wait for the stream; values are in host memory, laid out like the masters. Momentum
-  // starts at zero and none of them touches it. They set, or return, the newest version.
+  // These wait for the stream; values are in host memory, laid out like the masters. Of weights they set, or return,
+  // the newest version. Momentum starts at zero; its two may only be called with `updates`.
   void init(Stream& stream, std::uint64_t seed);  ///< initial_values of every parameter, then pack
   /// Replaces the masters and packs. @throws Error (bad input) if the count is wrong.
   void load(Stream& stream, std::span<const float> values);
   [[nodiscard]] std::vector<float> save(Stream& stream) const;
+  void load_momentum(Stream& stream, std::span<const float> values);  ///< @throws Error like load()
+  [[nodiscard]] std::vector<float> save_momentum(Stream& stream) const;
   void clear_gradients(Stream& stream);  ///< to zero, where no micro-batch has written them. Only with `updates`.
 
   /// Hands the masters of `version`, now the newest, to the kernels. init, load and update do it themselves;
@@ -87,6 +89,8 @@ class LayerRuntime {
     return ring_[static_cast<std::size_t>((first_ + version) % std::ssize(ring_))];
   }
   void clear(Stream& stream, const Buffer& buffer) const;
+  void require_count(std::span<const float> values) const;
+  [[nodiscard]] std::vector<float> copy_of(Stream& stream, const float* values) const;
 
   Device& device_;
   Layer layer_;

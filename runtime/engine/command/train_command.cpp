@@ -1,3 +1,6 @@
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <limits>
@@ -10,7 +13,9 @@
 #include "runtime/engine/command/commands.h"
 #include "runtime/engine/command/devices.h"
 #include "runtime/engine/log.h"
+#include "runtime/engine/resume.h"
 #include "runtime/engine/start.h"
+#include "runtime/engine/stop_request.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/engine/weights_output.h"
 
@@ -22,11 +27,12 @@ namespace {
 
 struct TrainOptions {
   std::string plan, data, output, device;
-  std::optional<std::string> weights;
+  std::optional<std::string> weights, init_from;
   std::int64_t epochs = 0, seed = 0;
   int threads = 1;
-  bool remap = false, verify_transfers = false;
+  bool remap = false, verify_transfers = false, resume = false;
   SgdSettings sgd;
+  CheckpointSettings checkpoints;
   TrainerSettings trainer;
 };
 
@@ -49,12 +55,38 @@ po::options_description options_table(TrainOptions& options, const Communicator&
       "epochs between evaluations on the test part, 0: none; default 1 with --epochs, else 0");
   add("record-every", po::value(&options.trainer.record_every)->default_value(10),
       "record the times of all instructions in each such step");
+  add("checkpoint-every", po::value<std::string>(),
+      "steps (100) or seconds (600s) between checkpoints, and one at the end; default none");
+  add("keep", po::value(&options.checkpoints.keep)->default_value(2), "checkpoints to keep: the newest");
+  add("checkpoints", po::value(&options.checkpoints.folder), "folder of checkpoints; default RESULTS.checkpoints");
+  add("resume", po::bool_switch(&options.resume),
+      "go on from the newest checkpoint that is whole; begin anew if there is none");
+  add("init-from", po::value<std::string>(), "begin with the weights of this file (sluice export weights)");
   add("remap", po::bool_switch(&options.remap), "run although the job groups its ranks by node in another way");
   add("verify-transfers", po::bool_switch(&options.verify_transfers),
       "compare a checksum of every message, and end the job where one was corrupted");
   add("device", po::value(&options.device)->default_value("host"), "host, or fake (asynchronous, for tests)");
   add_wait_limit(table, world);
   return table;
+}
+
+/// "100": steps, "600s": seconds.
+void parse_checkpoint_every(const std::string& value, CheckpointSettings& settings) {
+  const bool seconds = value.ends_with('s');
+  const char* const end = value.data() + value.size() - (seconds ? 1 : 0);
+  const auto [rest, code] = seconds ? std::from_chars(value.data(), end, settings.every_s)
+                                    : std::from_chars(value.data(), end, settings.every_steps);
+  const bool sane = seconds ? settings.every_s > 0 && std::isfinite(settings.every_s) : settings.every_steps > 0;
+  if (code != std::errc{} || rest != end || !sane)
+    throw usage_error(text("--checkpoint-every is '", value, "', expected steps (100) or seconds (600s)"));
+}
+
+void check_checkpoints(TrainOptions& options, const po::variables_map& values) {
+  if (const auto every = optional_value<std::string>(values, "checkpoint-every"))
+    parse_checkpoint_every(*every, options.checkpoints);
+  require_within("keep", options.checkpoints.keep, 1);
+  if (options.checkpoints.folder.empty()) options.checkpoints.folder = options.output + ".checkpoints";
+  options.init_from = optional_value<std::string>(values, "init-from");
 }
 
 void check(TrainOptions& options, const po::variables_map& values) {
@@ -70,6 +102,7 @@ void check(TrainOptions& options, const po::variables_map& values) {
   require_within("learning-rate", options.sgd.learning_rate, 0, kMostRate);
   require_within("momentum", options.sgd.momentum, 0, kMostRate);
   require_within("weight-decay", options.sgd.weight_decay, 0, kMostRate);
+  check_checkpoints(options, values);
   options.weights = optional_value<std::string>(values, "save-weights");
   const auto resolved = [](const std::string& path) { return std::filesystem::absolute(path).lexically_normal(); };
   if (options.weights && !options.weights->empty() && resolved(*options.weights) == resolved(options.output))
@@ -77,7 +110,7 @@ void check(TrainOptions& options, const po::variables_map& values) {
 }
 
 RunHeader header(const TrainOptions& options, const Words& words, const po::variables_map& values, const Plan& plan,
-                 const Device& device, const Timeline& predicted) {
+                 const Device& device, const Timeline& predicted, std::int64_t first_step) {
   RunHeader header;
   header.plan = plan;
   header.predicted = predicted;
@@ -87,7 +120,79 @@ RunHeader header(const TrainOptions& options, const Words& words, const po::vari
   header.started = timestamp();
   header.command_line = command_line("sluice-run train", words);
   header.settings = resolved_options(values);
+  header.first_step = first_step;
+  if (const char* job = std::getenv("SLURM_JOB_ID")) header.job = job;
   return header;
+}
+
+/// What every checkpoint of this run says.
+CheckpointManifest conditions(const TrainOptions& options, const Words& words, const po::variables_map& values,
+                              const Plan& plan, const DataLoader& data, const Device& device) {
+  CheckpointManifest conditions;
+  conditions.seed = options.seed;
+  conditions.samples = data.samples(Split::train);
+  conditions.microbatch = plan.profile.model.microbatch;
+  conditions.microbatches = plan.microbatches;
+  conditions.threads = options.threads;
+  conditions.ranks = static_cast<int>(plan.cluster.ranks.size());
+  conditions.device = device.fingerprint();
+  conditions.model = plan.profile.model.name;
+  conditions.schedule = plan.schedule;
+  conditions.command_line = command_line("sluice-run train", words);
+  conditions.settings = resolved_options(values);
+  return conditions;
+}
+
+/// The checkpoint to go on from, if that is wanted and there is one. Collective.
+std::optional<CheckpointManifest> find_checkpoint(Communicator& comm, const TrainOptions& options,
+                                                  const CheckpointManifest& now, const Model& model) {
+  const std::string& folder = options.checkpoints.folder;
+  if (!options.resume) {
+    on_rank_zero(comm, [&] { require_no_checkpoint(folder); });
+    return std::nullopt;
+  }
+  const std::optional<CheckpointManifest> found = agree_on_checkpoint(comm, folder);
+  on_rank_zero(comm, [&] {
+    if (!found) return log_line(text(folder, " holds no checkpoint: training begins anew"));
+    const std::string newest = checkpoint_folder(folder, found->step);
+    require_same_training(newest, *found, now, model);
+    if (found->step > options.trainer.steps)
+      throw bad_input(text(newest, " has more steps than the ", options.trainer.steps,
+                           " that are asked for: raise --steps or --epochs"));
+    log_line(text("goes on from ", newest));
+    for (const std::string& line : differences(*found, now)) log_line(line);
+  });
+  return found;
+}
+
+/// Weights and momentum to begin with. Collective.
+void set_weights(Communicator& comm, Executor& executor, const TrainOptions& options, const Model& model,
+                 const std::optional<CheckpointManifest>& checkpoint) {
+  if (checkpoint) {
+    if (options.init_from && comm.rank() == 0)
+      log_line(text("the checkpoint's weights count, not those of ", *options.init_from));
+    return load_checkpoint(comm, executor, checkpoint_folder(options.checkpoints.folder, checkpoint->step),
+                           *checkpoint);
+  }
+  collectively(comm, [&] {
+    if (options.init_from)
+      load_weights(executor, model, *options.init_from);
+    else
+      executor.initialise();
+  });
+}
+
+AgreedError stopped(const TrainingSummary& summary, const TrainOptions& options, std::int64_t newest) {
+  const std::string stop = text("stopped by ", signal_name(summary.stop_signal), " after step ", summary.steps, " of ",
+                                options.trainer.steps, ": ");
+  if (newest == 0) return {ExitCode::preempted, stop + "there is no checkpoint, --resume begins anew"};
+  return {ExitCode::preempted, text(stop, "go on from ", checkpoint_folder(options.checkpoints.folder, newest),
+                                    " with the same words and --resume")};
+}
+
+template <typename T>
+std::string text_or_none(const std::optional<T>& value) {
+  return value ? text(*value) : "none";
 }
 
 void warn_of_other_device(Communicator& comm, const Device& device, const Profile& profile, int threads) {
@@ -119,6 +224,7 @@ TrainingSummary train(Trainer& trainer, Recorder& recorder, std::unique_ptr<Exec
 }  // namespace
 
 void train_command(Communicator& world, const Words& words) {
+  const StopRequest stop;
   TrainOptions options;
   const CommandSyntax syntax{"sluice-run train --plan PLAN --data DATA (--steps N | --epochs E) -o RESULTS",
                              options_table(options, world),
@@ -144,25 +250,39 @@ void train_command(Communicator& world, const Words& words) {
     device = create_device(options.device, options.threads, options.trainer.seed);
     if (options.epochs > 0)
       options.trainer.steps = options.epochs * (data->samples(Split::train) / data->global_batch());
+  });
+  const CheckpointManifest conditions = sluice::conditions(options, words, *values, plan, *data, *device);
+  const Model& model = plan.profile.model;
+  const std::optional<CheckpointManifest> checkpoint = find_checkpoint(comm, options, conditions, model);
+  options.trainer.first_step = checkpoint ? checkpoint->step : 0;
+  collectively(comm, [&] {
     require_long_stretches(plan, *data, options.trainer);
     executor = std::make_unique<Executor>(plan, *device, comm, *data, clock,
                                           ExecutorSettings{options.trainer.seed, options.sgd});
-    executor->initialise();
   });
+  set_weights(comm, *executor, options, model, checkpoint);
   warn_of_other_device(comm, *device, plan.profile, options.threads);
 
   const Prediction predicted = predict_step(plan);
-  Recorder recorder(comm, clock, options.output, header(options, words, *values, plan, *device, predicted.timeline));
-  Trainer trainer(plan, comm, *data, *executor, recorder, clock, options.trainer);
+  Recorder recorder(comm, clock, options.output,
+                    header(options, words, *values, plan, *device, predicted.timeline, options.trainer.first_step),
+                    options.resume);
+  Checkpointer checkpointer(plan, comm, *executor, recorder, clock, stop, options.checkpoints, conditions,
+                            options.trainer.first_step);
+  Trainer trainer(plan, comm, *data, *executor, recorder, checkpointer, clock, options.trainer);
   const TrainingSummary summary = train(trainer, recorder, executor, device);
+  if (summary.stop_signal != 0) {
+    recorder.flush();
+    throw stopped(summary, options, checkpointer.newest());
+  }
   recorder.finish();
   if (options.weights)
-    save_weights(comm, *executor, plan.profile.model, *options.weights,
+    save_weights(comm, *executor, *options.weights,
                  {command_line("sluice-run train", words), resolved_options(*values)});
   if (world.rank() == 0)
-    std::cout << "steps=" << options.trainer.steps << " loss=" << summary.loss
+    std::cout << "steps=" << options.trainer.steps << " loss=" << text_or_none(summary.loss)
               << " accuracy=" << (summary.evaluation ? text(summary.evaluation->accuracy) : "none")
-              << " step_s=" << summary.step_s << " predicted_step_s=" << predicted.step_s << '\n';
+              << " step_s=" << text_or_none(summary.step_s) << " predicted_step_s=" << predicted.step_s << '\n';
 }
 
 }  // namespace sluice

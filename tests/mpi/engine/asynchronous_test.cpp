@@ -97,7 +97,9 @@ class Asynchronous : public Equality {
     Recorder recorder(world_, clock, results_, header(plan));
     const TrainerSettings settings = this->settings(pipeline, plan);
     require_long_stretches(plan, data, settings);
-    (void)Trainer(plan, world_, data, executor, recorder, clock, settings).train();
+    const StopRequest stop;
+    Checkpointer none(plan, world_, executor, recorder, clock, stop, {}, {}, 0);
+    (void)Trainer(plan, world_, data, executor, recorder, none, clock, settings).train();
     recorder.finish();
 
     const TrainingOutcome expected = outcome_of(pipeline, settings.steps);
@@ -173,7 +175,9 @@ TEST_F(Asynchronous, every_rank_leaves_when_a_loss_is_not_finite) {
   Executor executor(plan, *host_, world_, data, clock, {1, {.learning_rate = 1e30F}});
   executor.initialise();
   Recorder recorder(world_, clock, results_, header(plan));
-  Trainer trainer(plan, world_, data, executor, recorder, clock, settings(pipeline, plan));
+  const StopRequest stop;
+  Checkpointer none(plan, world_, executor, recorder, clock, stop, {}, {}, 0);
+  Trainer trainer(plan, world_, data, executor, recorder, none, clock, settings(pipeline, plan));
   EXPECT_THROW((void)trainer.train(), AgreedError);
 }
 
