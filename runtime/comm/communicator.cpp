@@ -140,8 +140,7 @@ std::unique_ptr<ExitGuard> bound(const char* call, const CommunicatorSettings& s
   if (settings.wait_limit_s == 0) return nullptr;
   int rank = 0;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
-  return std::make_unique<ExitGuard>(std::chrono::milliseconds(static_cast<std::int64_t>(1000 * settings.wait_limit_s)),
-                                     static_cast<int>(ExitCode::runtime_fault),
+  return std::make_unique<ExitGuard>(settings.wait_limit(), static_cast<int>(ExitCode::runtime_fault),
                                      text("sluice-run: world rank ", rank, ": ", call, " did not return within ",
                                           settings.wait_limit_s, " s (--wait-limit): not all ranks are there"));
 }

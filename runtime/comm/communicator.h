@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,6 +23,9 @@ struct CommunicatorSettings {
   std::int64_t chunk_bytes = std::int64_t{1} << 30;
   /// A wait that lasts longer is taken for a hang and throws [s]; 0: wait for ever.
   double wait_limit_s = 300;
+  [[nodiscard]] std::chrono::milliseconds wait_limit() const {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * wait_limit_s));
+  }
 
   /// The defaults, with SLUICE_WAIT_LIMIT where it is set.
   /// @throws Error (usage) if that is not a number from 0 to kMostWaitLimit_s.

@@ -2,14 +2,15 @@
 
 #include <mpi.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <sstream>
 
-#include "core/error.h"
 #include "core/text.h"
 #include "runtime/comm/backoff.h"
 #include "runtime/comm/exit_guard.h"
@@ -31,13 +32,28 @@ void last_barrier() {
   }
 }
 
+/// There are no ranks yet to name: host and process find the one that speaks, and who is silent is the one to look for.
+std::string too_late(std::chrono::milliseconds limit) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return text("sluice-run: process ", getpid(), " on ", host.data(), ": MPI_Init_thread did not return within ",
+              std::chrono::duration<double>(limit).count(), " s (SLUICE_WAIT_LIMIT): not all ranks are there");
+}
+
+void init_mpi(std::chrono::milliseconds limit, int& provided) {
+  std::unique_ptr<ExitGuard> guard;
+  if (limit.count() > 0)
+    guard = std::make_unique<ExitGuard>(limit, static_cast<int>(ExitCode::runtime_fault), too_late(limit));
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+}
+
 }  // namespace
 
-MpiSession::MpiSession() {
+MpiSession::MpiSession(std::chrono::milliseconds start_limit) {
   // Linux may wake a nap of 20 us 50 us late, unless told otherwise; threads started from here on inherit it.
   prctl(PR_SET_TIMERSLACK, 1000UL);
   int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  init_mpi(start_limit, provided);
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int size = 0;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");

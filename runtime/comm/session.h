@@ -4,14 +4,18 @@
 #include <functional>
 #include <string>
 
+#include "core/error.h"
+
 namespace sluice {
 
 /// Starts and ends MPI: once a process, around everything else.
 class MpiSession {
  public:
   /// Asks for MPI_THREAD_MULTIPLE, needs SERIALIZED, sets MPI_ERRORS_RETURN.
+  /// @param start_limit  MPI may take no longer to begin: a rank that never comes would hold all others for ever. After
+  ///   that the process says so, and leaves with the code of a runtime fault. 0: no limit
   /// @throws Error (usage) if Slurm started several tasks and MPI knows of one: names the --mpi fix.
-  MpiSession();
+  explicit MpiSession(std::chrono::milliseconds start_limit = {});
 
   /// Meets the other ranks once more, then ends MPI. Over UCX/TCP MPI_Finalize
   /// may hang, and after a fault a rank may be gone: after the limit of finish() this
@@ -32,7 +36,7 @@ class MpiSession {
   static constexpr std::chrono::seconds kFinalizeLimit{10};
 
  private:
-  int exit_code_ = 0;
+  int exit_code_ = static_cast<int>(ExitCode::runtime_fault);  ///< of who leaves before finish(): by an exception
   std::chrono::milliseconds limit_ = kFinalizeLimit;
 };
 

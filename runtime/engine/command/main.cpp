@@ -84,10 +84,11 @@ int flush_output(int code) {
 
 int main(int argc, char** argv) {
   try {
-    sluice::MpiSession session;
+    const auto settings = sluice::CommunicatorSettings::from_environment();
+    sluice::MpiSession session(settings.wait_limit());
     int code = 0;
     {
-      sluice::Communicator world = sluice::Communicator::world();
+      sluice::Communicator world = sluice::Communicator::world(settings);
       code = sluice::run(world, sluice::Words(argv + 1, argv + argc));
     }
     code = sluice::flush_output(code);

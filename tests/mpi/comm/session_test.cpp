@@ -73,16 +73,33 @@ TEST(ExitGuardDeathTest, is_silent_when_the_call_returns) {
   EXPECT_EXIT(quick(), testing::ExitedWithCode(0), "^$");
 }
 
-// Where one is killed mpiexec ends the others itself; tests/cluster/fault_test.sh has srun, which does not.
-TEST(MpiSession, leaves_in_time_with_its_code_when_a_peer_was_lost) {
-  FILE* output = popen("timeout 30 " MPIEXEC " -n 2 " LOST_PEER " stop 2>&1", "r");
+struct End {
+  int code;
+  std::string said;
+};
+
+End run_and_lose_a_peer(const char* how) {
+  FILE* output = popen((std::string("timeout 30 " MPIEXEC " -n 2 " LOST_PEER " ") + how + " 2>&1").c_str(), "r");
   std::string said;
   for (int c = 0; (c = std::fgetc(output)) != EOF;) said += static_cast<char>(c);
-  const int code = WEXITSTATUS(pclose(output));
+  return {WEXITSTATUS(pclose(output)), said};
+}
+
+// Where one is killed mpiexec ends the others itself; tests/cluster/fault_test.sh has srun, which does not.
+TEST(MpiSession, leaves_in_time_with_its_code_when_a_peer_was_lost) {
+  const auto [code, said] = run_and_lose_a_peer("stop");
   EXPECT_NE(said.find("rank 0: MPI_Finalize did not return within 1 s; all files are closed, leaving with exit code 6"),
             std::string::npos)
       << said;
   EXPECT_EQ(code, 6);
+}
+
+TEST(MpiSession, does_not_wait_for_ever_for_a_peer_that_never_begins) {
+  const auto [code, said] = run_and_lose_a_peer("absent");
+  EXPECT_NE(said.find("MPI_Init_thread did not return within 1 s (SLUICE_WAIT_LIMIT): not all ranks are there"),
+            std::string::npos)
+      << said;
+  EXPECT_TRUE(code == 1 || code == 9) << code << ": mpiexec kills (9) who has not left by then";
 }
 
 }  // namespace
