@@ -127,8 +127,15 @@ void prune_checkpoints(const std::string& checkpoints, std::int64_t newest, int 
     std::erase_if(kept, [&](std::int64_t step) { return step > newest; });
     kept.resize(std::min(kept.size(), static_cast<std::size_t>(keep)));
     for (const std::int64_t step : all_steps(checkpoints))
-      if (std::find(kept.begin(), kept.end(), step) == kept.end())
+      if (step <= newest && std::find(kept.begin(), kept.end(), step) == kept.end())
         remove_checkpoint(checkpoint_folder(checkpoints, step));
+  });
+}
+
+void remove_later_checkpoints(const std::string& checkpoints, std::int64_t newest) {
+  as_runtime_fault(checkpoints, [&] {
+    for (const std::int64_t step : all_steps(checkpoints))
+      if (step > newest) remove_checkpoint(checkpoint_folder(checkpoints, step));
   });
 }
 

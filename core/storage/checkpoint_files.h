@@ -107,10 +107,15 @@ void write_manifest(const std::string& folder, const CheckpointManifest& manifes
 [[nodiscard]] std::optional<CheckpointManifest> newest_checkpoint(
     const std::string& checkpoints, const std::function<void(const std::string&)>& pass_over);
 
-/// Removes all checkpoints but that of step `newest` and the `keep` - 1 next older ones, and what killed writers left.
-/// Newer ones are of a course that training left when it went on from an older one. Nobody may be writing.
+/// Of the steps up to `newest`, removes all but the newest `keep` checkpoints, also what killed writers left. Those of
+/// later steps may be being written.
 /// @throws Error (runtime fault)
 void prune_checkpoints(const std::string& checkpoints, std::int64_t newest, int keep);
+
+/// Removes what there is of later steps than `newest`: of a course that training left when it went on from an older
+/// checkpoint, or of killed writers. Nobody may be writing.
+/// @throws Error (runtime fault)
+void remove_later_checkpoints(const std::string& checkpoints, std::int64_t newest);
 
 /// The manifest goes first, so that what a kill leaves is no checkpoint. Nothing happens if there is no such folder.
 /// Files that are not a checkpoint's stay, and the folder with them.

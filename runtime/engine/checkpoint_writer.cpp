@@ -51,7 +51,10 @@ CheckpointWriter::CheckpointWriter(const Plan& plan, Communicator& comm, Executo
       folder_(std::move(folder)),
       keep_(keep),
       newest_(newest) {
-  on_rank_zero(comm, [&] { prune_checkpoints(folder_, newest_, keep_); });
+  on_rank_zero(comm, [&] {
+    remove_later_checkpoints(folder_, newest_);
+    prune_checkpoints(folder_, newest_, keep_);
+  });
 }
 
 void CheckpointWriter::start(CheckpointManifest manifest) {

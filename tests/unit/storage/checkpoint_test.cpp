@@ -336,11 +336,21 @@ TEST(Checkpoint, pruning_keeps_the_newest_and_removes_what_is_no_checkpoint) {
   const std::string checkpoints = scratch.path();
   for (const std::int64_t step : {10, 20, 30, 40, 50}) write_checkpoint(checkpoints, step);
   write_states(checkpoint_folder(checkpoints, 35), 0, first_states());
-  prune_checkpoints(checkpoints, 40, 2);  // 50 was damaged, training went on from 30
-  EXPECT_EQ(checkpoint_steps(checkpoints), (std::vector<std::int64_t>{40, 30}));
-  EXPECT_EQ(scratch.entries(), 2u);
+  prune_checkpoints(checkpoints, 40, 2);
+  EXPECT_EQ(checkpoint_steps(checkpoints), (std::vector<std::int64_t>{50, 40, 30}));
+  EXPECT_EQ(scratch.entries(), 3u);
   prune_checkpoints(checkpoints, 40, 1);
-  EXPECT_EQ(checkpoint_steps(checkpoints), std::vector<std::int64_t>{40});
+  EXPECT_EQ(checkpoint_steps(checkpoints), (std::vector<std::int64_t>{50, 40}));
+}
+
+TEST(Checkpoint, going_on_from_an_older_one_removes_the_later_ones) {
+  const ScratchFolder scratch;
+  const std::string checkpoints = scratch.path();
+  for (const std::int64_t step : {10, 20, 30}) write_checkpoint(checkpoints, step);
+  write_states(checkpoint_folder(checkpoints, 25), 0, first_states());
+  remove_later_checkpoints(checkpoints, 20);
+  EXPECT_EQ(checkpoint_steps(checkpoints), (std::vector<std::int64_t>{20, 10}));
+  EXPECT_EQ(scratch.entries(), 2u);
 }
 
 TEST(Checkpoint, is_written_beside_other_work_with_files) {
