@@ -140,8 +140,14 @@ bool CheckpointWriter::conclude(const std::vector<FileNotes>& files, const std::
     return false;
   }
   newest_ = step;
-  or_warn([&] { prune_checkpoints(folder_, newest_, keep_); });
+  or_warn([&] { remove_old(); });
   return true;
+}
+
+// Others may already be writing the next one: what is newer, and not whole, is left alone.
+void CheckpointWriter::remove_old() const {
+  const std::vector<std::int64_t> steps = checkpoint_steps(folder_);
+  for (std::size_t i = at(keep_); i < steps.size(); ++i) remove_checkpoint(checkpoint_folder(folder_, steps[i]));
 }
 
 CheckpointManifest CheckpointWriter::with_files(const std::vector<FileNotes>& files) const {

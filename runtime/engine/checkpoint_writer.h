@@ -66,6 +66,7 @@ class CheckpointWriter {
   [[nodiscard]] std::string first_failure(const std::vector<FileNotes>& files);
   /// Rank 0's part. @return whether there is a checkpoint now
   [[nodiscard]] bool conclude(const std::vector<FileNotes>& files, const std::string& failure);
+  void remove_old() const;
   [[nodiscard]] CheckpointManifest with_files(const std::vector<FileNotes>& files) const;
 
   const Plan& plan_;

@@ -13,7 +13,7 @@
 namespace sluice {
 
 struct CheckpointSettings {
-  std::string folder;            ///< of all checkpoints
+  std::string folder = {};       ///< of all checkpoints
   std::int64_t every_steps = 0;  ///< at each multiple of it; 0: not by steps
   double every_s = 0;            ///< since the last one; 0: not by time
   int keep = 2;
