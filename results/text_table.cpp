@@ -52,6 +52,11 @@ std::string format_signed_percent(double share) {
 
 std::string format_mebibytes(std::int64_t bytes) { return fixed(static_cast<double>(bytes) / (1 << 20), 1, " MiB"); }
 
+std::string format_bytes(std::int64_t bytes) {
+  if (bytes < 1 << 10) return text(bytes, " B");
+  return bytes < 1 << 20 ? fixed(static_cast<double>(bytes) / (1 << 10), 1, " KiB") : format_mebibytes(bytes);
+}
+
 std::string format_exact(double value) { return fixed(value, value == std::floor(value) ? 0 : 2, ""); }
 
 }  // namespace sluice

@@ -13,6 +13,7 @@ namespace sluice {
 [[nodiscard]] std::string format_percent(double share);          ///< "12.3 %"
 [[nodiscard]] std::string format_signed_percent(double share);   ///< "+12.3 %"
 [[nodiscard]] std::string format_mebibytes(std::int64_t bytes);  ///< "12.3 MiB"
+[[nodiscard]] std::string format_bytes(std::int64_t bytes);      ///< "12 B", "12.3 KiB", "12.3 MiB"
 /// Exact, since predicted and sent bytes must be equal: "27648"; "27648.50" if it is no whole number.
 [[nodiscard]] std::string format_exact(double value);
 

@@ -62,15 +62,15 @@ std::string transfers_table(const Plan& plan) {
   constexpr std::size_t kMostRows = 12;
   if (plan.transfers.empty()) return "";
   const auto classes = transfer_classes(plan);
-  std::vector<std::vector<std::string>> rows{
-      {"", "transfers", "members", "nodes", "size", "algorithm", "segment", "one call", "within nodes", "between"}};
+  std::vector<std::vector<std::string>> rows{{"", "transfers", "members", "nodes", "size", "algorithm", "segment",
+                                              "one call takes", "carries in nodes", "between"}};
   for (std::size_t i = 0; i < std::min(kMostRows, classes.size()); ++i) {
     const auto& [alike, count] = classes[i];
     const std::int64_t segment = alike.route.segment_bytes;
     rows.push_back({to_string(alike.payload), text(count), text(alike.members), text(alike.nodes),
-                    format_mebibytes(alike.bytes), to_string(alike.route.algorithm),
-                    segment == 0 ? "whole" : format_mebibytes(segment), format_seconds(alike.predicted_s),
-                    format_mebibytes(alike.intra_node_bytes), format_mebibytes(alike.inter_node_bytes)});
+                    format_bytes(alike.bytes), to_string(alike.route.algorithm),
+                    segment == 0 ? "whole" : format_bytes(segment), format_seconds(alike.predicted_s),
+                    format_bytes(alike.intra_node_bytes), format_bytes(alike.inter_node_bytes)});
   }
   const std::size_t left = classes.size() - (rows.size() - 1);
   return text_table(rows) + (left > 0 ? text("and ", left, " more kinds: --json lists them\n") : "");

@@ -1,4 +1,5 @@
 #include "results/report.h"
+#include "results/text_table.h"
 
 #include <gtest/gtest.h>
 
@@ -299,6 +300,13 @@ TEST(Figures, flag_asynchronous_runs_too_short_to_measure) {
   run.tables.timeline.clear();
   const std::string report = report_text(run);
   EXPECT_NE(report.find("! every run of steady was too close to a fill"), std::string::npos) << report;
+}
+
+TEST(FormatBytes, takes_the_unit_that_fits) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(16 << 10), "16.0 KiB");
+  EXPECT_EQ(format_bytes(5 << 19), "2.5 MiB");
 }
 
 }  // namespace
