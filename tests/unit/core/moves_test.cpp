@@ -143,6 +143,15 @@ void play_steps_at_random(const std::vector<Move>& moves, Payloads& payloads, st
   }
 }
 
+/// Ranks 0 to 6, each on its own node.
+TEST(MulticastMoves, of_a_tree_go_from_each_leader_to_two) {
+  const Group group{.root = 0, .members = {0, 1, 2, 3, 4, 5, 6}};
+  std::vector<Edge> edges;
+  for (const Move& move : multicast_moves(group, {Algorithm::tree, 0}, 8, uniform_cluster(7, 1, {}, {})))
+    edges.push_back({move.from, move.to});
+  EXPECT_EQ(edges, (std::vector<Edge>{{0, 1}, {0, 2}, {1, 3}, {1, 4}, {2, 5}, {2, 6}}));
+}
+
 TEST(MulticastMoves, give_every_member_the_roots_bytes) {
   std::mt19937 random(1);
   for (int round = 0; round < 3000; ++round) {

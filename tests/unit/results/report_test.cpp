@@ -1,5 +1,4 @@
 #include "results/report.h"
-#include "results/text_table.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +9,7 @@
 #include "results/figures.h"
 #include "results/picture.h"
 #include "results/restarts.h"
+#include "results/text_table.h"
 #include "tests/unit/storage/samples.h"
 
 namespace sluice {
