@@ -121,6 +121,14 @@ TEST(CollectiveTime, counts_links_inside_nodes_apart_from_the_nics) {
   EXPECT_DOUBLE_EQ(time(Algorithm::hierarchical), 7 + 6);
 }
 
+TEST(CollectiveTime, counts_what_two_nodes_send_to_a_third_one_after_the_other) {
+  const Cluster cluster = uniform_cluster(3, 1, {}, kLink);
+  const std::vector<Move> moves{{.from = 1, .to = 0, .bytes = 5000},
+                                {.from = 2, .to = 0, .target = 5000, .bytes = 5000}};
+  EXPECT_NEAR(moves_time(moves, CollectiveKind::all_to_all, Algorithm::flat, cluster), 2 * (kAlpha + 5000 * kBeta),
+              kHalfNs);
+}
+
 LinkClass any_link(std::mt19937& random) {
   return {.latency_s = std::pow(10.0, number(random, -6, -3)),
           .bandwidth_bytes_per_s = std::pow(10.0, number(random, 7, 10))};
@@ -147,6 +155,7 @@ TEST(ChooseRoute, finds_the_best_of_all_algorithms_and_segments) {
     const std::string place = text("round ", round, ", ", bytes, " B, ", random_groups::shown(made), ": ",
                                    to_string(choice.route.algorithm), " in ", choice.route.segment_bytes);
     EXPECT_TRUE(aware_of_nodes(choice.route.algorithm)) << place;
+    EXPECT_TRUE(choice.route.segment_bytes == 0 || choice.route.segment_bytes >= kLeastSegment) << place;
     EXPECT_DOUBLE_EQ(choice.seconds, multicast_time(made, choice.route, bytes)) << place;
     EXPECT_LE(choice.seconds, best * 1.001) << place;
   }
@@ -213,6 +222,9 @@ TEST(RouteChooser, chooses_for_groups_that_sit_alike_what_choose_route_does) {
   std::mt19937 random(4);
   for (int round = 0; round < 20; ++round) {
     Seated made = on_any_links(random);
+    for (const auto kind : {CollectiveKind::multicast, CollectiveKind::all_reduce})
+      for (const Algorithm algorithm : algorithms(kind))
+        made.cluster.algorithm_costs.push_back({kind, algorithm, any_link(random), any_link(random)});
     RouteChooser routes(made.cluster);
     for (int i = 0; i < 10; ++i) {
       const auto& everyone = made.cluster.ranks;
@@ -227,6 +239,24 @@ TEST(RouteChooser, chooses_for_groups_that_sit_alike_what_choose_route_does) {
         EXPECT_DOUBLE_EQ(routes.choose(kind, group, 100'000).seconds, expected.seconds) << "round " << round;
       }
     }
+  }
+}
+
+TEST(ChooseRoutes, gives_each_transfer_its_route_and_its_time) {
+  const Seated made = one_a_node(4);
+  Plan plan;
+  plan.cluster = made.cluster;
+  plan.all_reduce = Algorithm::hierarchical;
+  plan.groups = {made.group};
+  plan.transfers = {{.payload = Payload::weights, .bytes = 1 << 20},
+                    {.payload = Payload::weight_gradients, .bytes = 1 << 20}};
+  choose_routes(plan);
+  for (const Transfer& transfer : plan.transfers) {
+    const CollectiveKind kind = collective_of(transfer.payload);
+    const std::optional<Algorithm> asked = kind == CollectiveKind::all_reduce ? plan.all_reduce : plan.multicast;
+    const RouteChoice expected = choose_route(kind, made.group, transfer.bytes, made.cluster, asked);
+    EXPECT_EQ(transfer.route, expected.route) << to_string(kind);
+    EXPECT_DOUBLE_EQ(transfer.predicted_s, expected.seconds) << to_string(kind);
   }
 }
 
