@@ -67,6 +67,24 @@ TEST(Plan, digest_follows_what_runs_and_not_how_it_was_found) {
   EXPECT_NE(digest(plan), original);
 }
 
+/// Members that take different routes wait for each other for ever.
+TEST(Plan, digest_follows_routes) {
+  const Plan plan = plan_of_three();
+  Plan other = plan;
+  other.transfers[0].route.segment_bytes = 1 << 20;
+  EXPECT_NE(digest(other), digest(plan));
+  other = plan;
+  other.transfers[0].route.algorithm = Algorithm::chain;
+  EXPECT_NE(digest(other), digest(plan));
+}
+
+TEST(Plan, refuses_segments_of_less_than_nothing) {
+  Plan plan = plan_of_three();
+  EXPECT_NO_THROW(validate(plan));
+  plan.transfers[0].route.segment_bytes = -1;
+  EXPECT_THROW(validate(plan), Error);
+}
+
 TEST(Plan, cells_print_as_in_the_papers) {
   const Plan plan = plan_of_three();
   EXPECT_EQ(cell(plan, {.op = Op::load_input, .microbatch = 4}), "X4");

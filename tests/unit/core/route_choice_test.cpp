@@ -129,6 +129,12 @@ TEST(CollectiveTime, counts_what_two_nodes_send_to_a_third_one_after_the_other) 
               kHalfNs);
 }
 
+TEST(CollectiveTime, of_one_message_is_the_links_whatever_was_measured_of_the_algorithm) {
+  Seated made = one_a_node(2);
+  made.cluster.algorithm_costs = {{.algorithm = Algorithm::chain, .intra_node = {}, .inter_node = {.latency_s = 1}}};
+  EXPECT_NEAR(multicast_time(made, {Algorithm::chain, 0}, 5000), kAlpha + 5000 * kBeta, kHalfNs);
+}
+
 LinkClass any_link(std::mt19937& random) {
   return {.latency_s = std::pow(10.0, number(random, -6, -3)),
           .bandwidth_bytes_per_s = std::pow(10.0, number(random, 7, 10))};
