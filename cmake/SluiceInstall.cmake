@@ -4,8 +4,8 @@ foreach(program sluice sluice-dataset sluice-run)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
-install(PROGRAMS jobscripts/probe-profile.sbatch jobscripts/train.sbatch
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/jobscripts)
-install(FILES jobscripts/env.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/jobscripts)
+install(DIRECTORY jobscripts/ DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/jobscripts USE_SOURCE_PERMISSIONS
+        FILES_MATCHING PATTERN "*.sbatch" PATTERN "submit.sh")
+install(FILES jobscripts/env.sh jobscripts/steps.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/jobscripts)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")

@@ -98,13 +98,16 @@ std::string MpiSession::library_version() {
 }
 
 std::string launch_defect(int mpi_size, const std::function<const char*(const char*)>& variable) {
-  const char* tasks = variable("SLURM_STEP_NUM_TASKS");  // set for what srun starts, not for the batch script
-  const bool by_srun = variable("SLURM_STEP_ID") != nullptr && tasks != nullptr;
+  const auto number = [&](const char* name) { return variable(name) == nullptr ? 0 : std::atoi(variable(name)); };
   // Hydra's mpiexec starts its proxies by srun, so its ranks sit in a step too.
-  const bool by_mpiexec = variable("MPI_LOCALNRANKS") != nullptr;
-  if (!by_srun || by_mpiexec || mpi_size != 1 || std::atoi(tasks) <= 1) return {};
-  return text("srun started ", tasks, " tasks, but MPI sees this one alone: the PMI of srun and of ",
-              MpiSession::library_version(), " do not match; start with `srun --mpi=pmi2`");
+  const bool by_hydra = variable("MPI_LOCALNRANKS") != nullptr;
+  // Both are set for what srun starts, not for the batch script. MPI may span several steps of a heterogeneous job.
+  const bool by_srun = variable("SLURM_STEP_ID") != nullptr && !by_hydra && variable("SLURM_HET_SIZE") == nullptr;
+  const int started = by_srun ? number("SLURM_STEP_NUM_TASKS") : number("OMPI_COMM_WORLD_SIZE");
+  if (started <= 1 || mpi_size == started) return {};
+  return text(by_srun ? "srun" : "Open MPI's mpiexec", " started ", started, " tasks, but MPI sees ",
+              mpi_size == 1 ? "this one alone" : text(mpi_size, " of them"), ": the PMI of the launcher and of ",
+              MpiSession::library_version(), " do not match; start with `srun --mpi=pmi2`, or its own mpiexec");
 }
 
 }  // namespace sluice

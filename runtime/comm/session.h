@@ -14,7 +14,7 @@ class MpiSession {
   /// Asks for MPI_THREAD_MULTIPLE, needs SERIALIZED, sets MPI_ERRORS_RETURN.
   /// @param start_limit  MPI may take no longer to begin: a rank that never comes would hold all others for ever. After
   ///   that the process says so, and leaves with the code of a runtime fault. 0: no limit
-  /// @throws Error (usage) if Slurm started several tasks and MPI knows of one: names the --mpi fix.
+  /// @throws Error (usage) if MPI knows of another number of tasks than were started: names the --mpi fix.
   explicit MpiSession(std::chrono::milliseconds start_limit = {});
 
   /// Meets the other ranks once more, then ends MPI. Over UCX/TCP MPI_Finalize
@@ -40,10 +40,10 @@ class MpiSession {
   std::chrono::milliseconds limit_ = kFinalizeLimit;
 };
 
-/// Why this start cannot work, empty if it can: srun started several tasks, but
-/// its PMI and MPI's do not match, so that each task believes to be alone.
-/// Only a step counts, not the batch script, and not what mpiexec starts inside
-/// an allocation.
+/// Why this start cannot work, empty if it can: MPI knows of another number of ranks than
+/// the launcher started. Where the PMI of srun (or another MPI's mpiexec) and of MPI do
+/// not match, each task believes to be alone. Only a step counts, not the batch
+/// script, and not what the right mpiexec starts inside an allocation.
 /// @param variable  an environment variable's value, null if it is not set
 [[nodiscard]] std::string launch_defect(int mpi_size, const std::function<const char*(const char*)>& variable);
 

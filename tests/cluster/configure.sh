@@ -4,6 +4,7 @@ set -euo pipefail
 dir=$1 nodes=$2 preload=${3:-}
 cpus=4        # per node; may exceed the machine's, Slurm believes it (config_overrides)
 memory=4096   # MiB per node, claimed and not reserved
+gpus=2        # per node: devices like /dev/null, for Slurm to hand out
 
 mkdir -p "$dir"/{log,state,spool}
 chmod 755 "$dir"
@@ -24,11 +25,16 @@ echo 'export UCX_NET_DEVICES=eth0'
 END
 chmod 755 "$dir/task_prolog.sh"
 
+mkdir -p "$dir/dev"
+for ((i = 0; i < gpus; ++i)); do mknod "$dir/dev/gpu$i" c 1 3; done
+printf '%s\n' AutoDetect=off "NodeName=node[1-$nodes] Name=gpu File=$dir/dev/gpu[0-$((gpus - 1))]" >"$dir/gres.conf"
+
 # Without these two slurmd 22.05 probes the machine's cgroups and may die of them.
 printf '%s\n' CgroupPlugin=cgroup/v1 CgroupAutomount=no >"$dir/cgroup.conf"
 
 # SlurmdTimeout: a busy machine answers late; 15 s gave false alarms.
 # cred_expire: a requeued job waits that long (Slurm's default is 120 s).
+# GraceTime: what a job of main is left with when one of urgent wants its nodes.
 # Scheduler: try at once; the defaults batch up submissions for seconds.
 cat >"$dir/slurm.conf" <<END
 ClusterName=sluice
@@ -64,6 +70,10 @@ SlurmdTimeout=60
 KillWait=5
 MinJobAge=3600
 JobRequeue=1
-NodeName=node[1-$nodes] CPUs=$cpus CoresPerSocket=$cpus RealMemory=$memory State=UNKNOWN
-PartitionName=main Nodes=node[1-$nodes] Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
+GresTypes=gpu
+NodeName=node[1-$nodes] CPUs=$cpus CoresPerSocket=$cpus RealMemory=$memory Gres=gpu:$gpus State=UNKNOWN
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=node[1-$nodes] Default=YES MaxTime=INFINITE DefaultTime=60 GraceTime=60 State=UP
+PartitionName=urgent Nodes=node[1-$nodes] MaxTime=INFINITE DefaultTime=60 PriorityTier=10 State=UP
 END

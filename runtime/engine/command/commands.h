@@ -17,6 +17,9 @@ void probe_command(Communicator& world, const Words& words);
 /// Adds --wait-limit to a command's options; parse_everywhere obeys it.
 void add_wait_limit(boost::program_options::options_description& table, const Communicator& world);
 
+/// Adds --threads; its default is what the launcher gave this rank.
+void add_threads(boost::program_options::options_description& table, int& threads);
+
 /// Parses on every rank, runs `check` on the values, and prints the help on rank 0.
 /// @throws AgreedError (usage, bad input): environment and config file may differ between nodes.
 [[nodiscard]] std::optional<boost::program_options::variables_map> parse_everywhere(

@@ -15,7 +15,8 @@ std::unique_ptr<Device> create_device(const std::string& name, int threads, std:
   omp_set_num_threads(threads);
   if (name == "host") return create_host_device();
   if (name == "fake") return create_fake_device(create_host_device(), {.seed = seed});
-  throw usage_error(text("unknown device '", name, "', expected host or fake"));
+  if (name == "cuda") throw infeasible("this sluice-run was built without CUDA: take --device host");
+  throw usage_error(text("unknown device '", name, "', expected host, cuda or fake"));
 }
 
 }  // namespace sluice

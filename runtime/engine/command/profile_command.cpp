@@ -1,9 +1,11 @@
+#include <cstdlib>
 #include <iostream>
 
 #include "core/storage/profile_file.h"
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/command/commands.h"
 #include "runtime/engine/command/devices.h"
+#include "runtime/engine/launch.h"
 #include "runtime/engine/profiler.h"
 #include "runtime/nn/models.h"
 
@@ -23,7 +25,7 @@ void profile_command(Communicator& world, const Words& words) {
   add("classes", po::value(&classes)->default_value(10), "classes to tell apart");
   add("microbatch", po::value(&microbatch)->required(), "samples per micro-batch");
   add("device", po::value(&device_name)->default_value("host"), "host");
-  add("threads", po::value(&settings.threads)->default_value(1), "threads per rank");
+  add_threads(table, settings.threads);
   add("repeats", po::value(&settings.repeats)->default_value(20), "sweeps over the model that count");
   add("output,o", po::value(&output)->required(), "profile to write");
   add_wait_limit(table, world);
@@ -33,6 +35,7 @@ void profile_command(Communicator& world, const Words& words) {
   if (!values) return;
 
   on_rank_zero(world, [&] { check_writable(output, kProfileSchema); });
+  arrange_ranks(world, device_name, settings.threads, std::getenv);
   std::unique_ptr<Device> device;
   Profile profile;
   collectively(world, [&] {

@@ -12,6 +12,7 @@
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/command/commands.h"
 #include "runtime/engine/command/devices.h"
+#include "runtime/engine/launch.h"
 #include "runtime/engine/log.h"
 #include "runtime/engine/resume.h"
 #include "runtime/engine/start.h"
@@ -45,7 +46,7 @@ po::options_description options_table(TrainOptions& options, const Communicator&
   add("steps", po::value(&options.trainer.steps), "steps to train; or --epochs");
   add("epochs", po::value(&options.epochs), "passes over the training part; the last partial batch is dropped");
   add("seed", po::value(&options.seed)->default_value(1), "decides weights, order and dropout");
-  add("threads", po::value(&options.threads)->default_value(1), "threads per rank");
+  add_threads(table, options.threads);
   add("learning-rate", po::value(&options.sgd.learning_rate)->default_value(0.01F, "0.01"), "of SGD");
   add("momentum", po::value(&options.sgd.momentum)->default_value(0), "of SGD");
   add("weight-decay", po::value(&options.sgd.weight_decay)->default_value(0), "of SGD");
@@ -238,6 +239,7 @@ void train_command(Communicator& world, const Words& words) {
     check_writable(options.output, kResultsSchema);
     if (options.weights) check_writable(*options.weights, kWeightsSchema);
   });
+  arrange_ranks(world, options.device, options.threads, std::getenv);
   PlacedPlan placed = start_plan(world, options.plan, options.remap);
   const Plan& plan = placed.plan;
   Communicator& comm = placed.comm;
