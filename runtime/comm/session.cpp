@@ -106,7 +106,7 @@ std::string launch_defect(int mpi_size, const std::function<const char*(const ch
   const int started = by_srun ? number("SLURM_STEP_NUM_TASKS") : number("OMPI_COMM_WORLD_SIZE");
   if (started <= 1 || mpi_size == started) return {};
   return text(by_srun ? "srun" : "Open MPI's mpiexec", " started ", started, " tasks, but MPI sees ",
-              mpi_size == 1 ? "this one alone" : text(mpi_size, " of them"), ": the PMI of the launcher and of ",
+              mpi_size == 1 ? "this one alone" : text(mpi_size), ": the PMI of the launcher and of ",
               MpiSession::library_version(), " do not match; start with `srun --mpi=pmi2`, or its own mpiexec");
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "core/text.h"
 #include "runtime/comm/exit_guard.h"
 
 namespace sluice {
@@ -45,6 +46,22 @@ TEST(LaunchDefect, does_not_take_the_batch_script_for_a_step) {
 TEST(LaunchDefect, accepts_one_rank_of_mpiexec_inside_an_allocation) {
   const Environment environment{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"MPI_LOCALNRANKS", "1"}};
   EXPECT_EQ(defect(1, environment), "");
+}
+
+TEST(LaunchDefect, refuses_any_other_number_than_the_steps) {
+  for (const int size : {2, 8}) {
+    const std::string message = defect(size, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+    EXPECT_NE(message.find(text("started 4 tasks, but MPI sees ", size, ":")), std::string::npos) << message;
+  }
+}
+
+TEST(LaunchDefect, accepts_an_mpi_that_spans_the_steps_of_a_heterogeneous_job) {
+  EXPECT_EQ(defect(6, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_HET_SIZE", "2"}}), "");
+}
+
+TEST(LaunchDefect, names_the_mpiexec_of_another_mpi) {
+  const std::string message = defect(1, {{"OMPI_COMM_WORLD_SIZE", "4"}});
+  EXPECT_NE(message.find("Open MPI's mpiexec started 4 tasks"), std::string::npos) << message;
 }
 
 TEST(LaunchDefect, accepts_a_machine_without_slurm) { EXPECT_EQ(defect(1, {}), ""); }
