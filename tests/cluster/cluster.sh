@@ -65,7 +65,7 @@ detached() { # command...
     "$@" </dev/null >>"$dir/log/head.log" 2>&1 &
 }
 
-idle_nodes() { on_head sinfo --noheader --Node --format=%T 2>/dev/null | grep -c '^idle$' || true; }
+idle_nodes() { on_head sinfo --noheader --Node --partition=main --format=%T 2>/dev/null | grep -c '^idle$' || true; }
 
 start() { # nodes [rate]
   local nodes=$1 rate=${2:-off} deadline=$((SECONDS + 60))
@@ -106,7 +106,7 @@ stop() {
 
 rate() { # node, rate
   local node nodes=$1
-  [ "$1" != all ] || nodes=$(on_head sinfo --noheader --Node --format=%N)
+  [ "$1" != all ] || nodes=$(on_head sinfo --noheader --Node --partition=main --format=%N)
   for node in $nodes; do on_head "$here/limit.sh" "$dir" "$node" "$2"; done
 }
 
