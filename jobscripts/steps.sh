@@ -59,7 +59,7 @@ run_on_all_ranks() { # program and arguments; returns its exit code
 train() { # arguments of sluice-run train
   local code=0
   say_start
-  run_on_all_ranks "$SLUICE_BIN/sluice-run" train "$@" || code=$?
+  run_on_all_ranks "$SLUICE_BIN/sluice-run" train --resume "$@" || code=$?
   [ "$code" != 75 ] || requeue
   [ "$code" = 0 ] || say "ended with exit code $code"
   exit "$code"

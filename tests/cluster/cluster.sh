@@ -110,7 +110,7 @@ rate() { # node, rate
   for node in $nodes; do on_head "$here/limit.sh" "$dir" "$node" "$2"; done
 }
 
-state_of() { on_head sinfo --noheader --Node --nodes="$1" --format=%T; }
+state_of() { on_head sinfo --noheader --Node --partition=main --nodes="$1" --format=%T; }
 
 # The link first: who talked to the node hears nothing more of it, no end of a connection either. By itself Slurm
 # would find out after SlurmdTimeout.

@@ -21,7 +21,7 @@ job=$(on_head sbatch --parsable --nodelist=node2 --output=/dev/null --wrap='slee
 until [ "$(on_head squeue --noheader --job="$job" --format=%T)" = RUNNING ]; do sleep 0.1; done
 cluster kill-node node2
 on_head timeout 1 bash -c '</dev/tcp/node2/6818' 2>/dev/null && fail 'node2 still answers'
-[[ $(on_head sinfo --noheader --nodes=node2 --format=%T) == down* ]] || fail 'Slurm does not know that node2 is down'
+[[ $(on_head sinfo --noheader --partition=main --nodes=node2 --format=%T) == down* ]] || fail 'Slurm does not know that node2 is down'
 expect_equal 'state of its job' PENDING "$(on_head squeue --noheader --job="$job" --format=%T)"
 on_head scancel "$job"
 cluster start-node node2 1gbit
