@@ -35,18 +35,6 @@ class Fault : public SluiceRun {
     return outcome.get();
   }
 
-  /// By rank: the processes whose command line names this test's folder.
-  [[nodiscard]] std::map<int, pid_t> find_processes() const {
-    std::map<int, pid_t> found;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      const std::string environment = '\0' + contents(entry.path() / "environ");
-      const std::size_t rank = environment.find(std::string("\0PMI_RANK=", 10));
-      if (rank == std::string::npos || contents(entry.path() / "cmdline").find(folder_) == std::string::npos) continue;
-      found[std::atoi(environment.c_str() + rank + 10)] = std::atoi(entry.path().filename().c_str());
-    }
-    return found;
-  }
-
   /// Nobody is left; what was recorded can be read, and does not pass for a whole run.
   void expect_tidy_end() const {
     for (int i = 0; i < 100 && !find_processes().empty(); ++i) std::this_thread::sleep_for(kTick);

@@ -2,11 +2,13 @@
 
 // sluice-run as its users meet it: real processes, files and exit codes.
 #include <gtest/gtest.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "core/cluster.h"
@@ -96,6 +98,18 @@ class SluiceRun : public testing::Test {
   }
 
   [[nodiscard]] static Plan two_rank_plan() { return plan(small_model(4), "1f1b", 1, 2, {{0, 7, 13}, {0, 5, 13}}); }
+
+  /// By rank: the processes whose command line names this test's folder.
+  [[nodiscard]] std::map<int, pid_t> find_processes() const {
+    std::map<int, pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string environment = '\0' + contents(entry.path() / "environ");
+      const std::size_t rank = environment.find(std::string("\0PMI_RANK=", 10));
+      if (rank == std::string::npos || contents(entry.path() / "cmdline").find(folder_) == std::string::npos) continue;
+      found[std::atoi(environment.c_str() + rank + 10)] = std::atoi(entry.path().filename().c_str());
+    }
+    return found;
+  }
 
   /// All ranks left with `code` and said `phrase` once; nothing is under the results' name.
   void expect_refused(const Outcome& outcome, ExitCode code, const std::string& phrase) const {

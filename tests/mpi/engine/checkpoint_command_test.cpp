@@ -1,0 +1,198 @@
+// Checkpoints as users of sluice-run train meet them: words, refusals, signals and exit codes.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "core/storage/checkpoint_files.h"
+#include "core/storage/plan_file.h"
+#include "core/storage/results_file.h"
+#include "core/storage/weights_file.h"
+#include "runtime/nn/model_builder.h"
+#include "tests/mpi/engine/sluice_run.h"
+
+namespace sluice {
+namespace {
+
+class Checkpoints : public SluiceRun {
+ protected:
+  Checkpoints() {
+    write_plan(file("four.h5"), plan(small_model(4), "1f1b", 1, 4, {{0, 3, 6, 9, 13}, {0, 4, 5, 11, 13}}));
+    write_plan(file("two.h5"), plan(small_model(4), "gpipe", 1, 2, {{0, 7, 13}, {0, 5, 13}}));
+    write_plan(file("one.h5"), plan(small_model(4), "sequential", 1, 1, {{0, 13}, {0, 13}}));
+  }
+
+  [[nodiscard]] std::string output() const { return text(" -o ", file("results.h5")); }
+  [[nodiscard]] std::string folder() const { return file("results.h5.checkpoints"); }
+
+  /// Two steps on four ranks, with a checkpoint.
+  void train_two_steps() const {
+    const Outcome outcome = train(4, "four.h5", text("--steps 2 --checkpoint-every 1", output()));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    ASSERT_EQ(checkpoint_steps(folder()).at(0), 2);
+  }
+
+  [[nodiscard]] Weights weights_of(const Outcome& outcome, const std::string& name) const {
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return read_weights(file(name));
+  }
+
+  void expect_refused_resume(const Outcome& outcome, const std::string& phrase) const {
+    EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::bad_input)) << outcome.err;
+    EXPECT_EQ(outcome.times(phrase), 1) << phrase << " should be said once in:\n" << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(checkpoint_steps(folder()).at(0), 2);
+  }
+};
+
+TEST_F(Checkpoints, carry_training_over_jobs_of_four_two_and_one_ranks) {
+  const Weights expected =
+      weights_of(train(2, "two.h5", text("--steps 6 -o ", file("whole.h5"), " --save-weights ", file("w.h5"))), "w.h5");
+  train_two_steps();
+  const Outcome two = train(2, "two.h5", text("--steps 4 --resume --checkpoint-every 100s --keep 1", output()));
+  ASSERT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(two.times("goes on from " + checkpoint_folder(folder(), 2)), 1) << two.err;
+  EXPECT_EQ(checkpoint_steps(folder()), (std::vector<std::int64_t>{4}));
+  const std::string rest = text("--steps 6 --resume --save-weights ", file("one-w.h5"), output());
+  EXPECT_EQ(weights_of(train(1, "one.h5", rest), "one-w.h5"), expected);
+
+  const RunResults results = read_results(file("results.h5"));
+  EXPECT_TRUE(results.merged);
+  ASSERT_EQ(results.attempts.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(results.attempts[i].first_step, 2 * static_cast<std::int64_t>(i));
+  const std::vector<StepRecord> steps = read_results(file("whole.h5")).tables.steps;
+  ASSERT_EQ(results.tables.steps.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(results.tables.steps[i].loss, steps[i].loss) << "step " << i;
+}
+
+TEST_F(Checkpoints, of_a_run_that_has_ended_leave_nothing_to_do) {
+  const std::string words = text("--steps 5 --evaluate-every 1 --checkpoint-every 5", output(), " --save-weights ");
+  const Weights expected = weights_of(train(2, "two.h5", text(words, file("w.h5"))), "w.h5");
+  const RunTables before = read_results(file("results.h5")).tables;
+  const Outcome again = train(2, "two.h5", text(words, file("again.h5"), " --resume"));
+  EXPECT_EQ(weights_of(again, "again.h5"), expected);
+  EXPECT_EQ(again.out.find(text("steps=5 loss=none accuracy=", before.evaluations.at(0).accuracy, " step_s=none")), 0U)
+      << again.out;
+  const RunTables after = read_results(file("results.h5")).tables;
+  EXPECT_EQ(after.steps, before.steps);
+  EXPECT_EQ(after.evaluations, before.evaluations);
+  EXPECT_EQ(after.checkpoints, before.checkpoints);
+}
+
+TEST_F(Checkpoints, are_not_mixed_with_those_of_another_training) {
+  train_two_steps();
+  const std::string more = text("--steps 4", output());
+  expect_refused_resume(train(2, "two.h5", more), "go on from it with --resume");
+  const std::string resume = more + " --resume";
+  expect_refused_resume(
+      run(2, text("train --plan ", file("two.h5"), " --data ", file("data.h5"), " --seed 4 ", resume)),
+      "with seed 3, but this one has 4: give the same --seed");
+  write_plan(file("other.h5"), plan(small_model(4), "gpipe", 1, 2, {{0, 7, 13}, {0, 5, 13}}, 2));
+  expect_refused_resume(train(2, "other.h5", resume), "a global batch of 12, but this one has 8");
+  write_random_dataset(file("data.h5"), small_model(4), 61, 10);
+  expect_refused_resume(train(2, "two.h5", resume), "training samples of 60, but this one has 61");
+  write_random_dataset(file("data.h5"), small_model(4), 60, 10);
+  expect_refused_resume(train(2, "two.h5", text("--steps 1 --resume", output())),
+                        "has more steps than the 1 that are asked for");
+}
+
+Model another_model(const std::string& second, std::int64_t features) {
+  return ModelBuilder("small", {2, 12, 12}, 4, 4)
+      .linear("fc1", features)
+      .relu("relu")
+      .linear(second, 4)
+      .softmax_cross_entropy("loss");
+}
+
+TEST_F(Checkpoints, and_weights_of_other_layers_are_refused_by_name) {
+  write_plan(file("then.h5"), plan(another_model("fc2", 9), "gpipe", 1, 2, {{0, 2, 4}, {0, 2, 4}}));
+  ASSERT_EQ(
+      train(2, "then.h5", text("--steps 2 --checkpoint-every 2", output(), " --save-weights ", file("w.h5"))).code, 0);
+  write_plan(file("named.h5"), plan(another_model("fc3", 9), "gpipe", 1, 2, {{0, 2, 4}, {0, 2, 4}}));
+  write_plan(file("wide.h5"), plan(another_model("fc2", 8), "gpipe", 1, 2, {{0, 2, 4}, {0, 2, 4}}));
+  expect_refused_resume(train(2, "named.h5", text("--steps 4 --resume", output())),
+                        "layer fc3 is missing, layer fc2 is not in the model");
+  expect_refused_resume(train(2, "wide.h5", text("--steps 4 --resume", output())), "fc1/bias is 9 weights, expected 8");
+  const std::string begin = text("--steps 4 --init-from ", file("w.h5"), " -o ", file("new.h5"));
+  expect_refused_resume(train(2, "named.h5", begin),
+                        "w.h5: fc3/bias is missing, fc3/weight is missing, fc2/bias is not in the model");
+  expect_refused_resume(train(2, "wide.h5", begin), "fc2/weight is 4x9 weights, expected 4x8 weights");
+}
+
+TEST_F(Checkpoints, count_more_than_the_weights_to_begin_with) {
+  const auto words = [&](const char* rest) {
+    return text("--steps 2 --checkpoint-every 2 ", rest, output(), " --save-weights ", file("w.h5"));
+  };
+  const Weights trained = weights_of(train(2, "two.h5", words("")), "w.h5");
+  std::filesystem::rename(file("w.h5"), file("begin.h5"));
+  std::filesystem::remove_all(folder());
+  const std::string init = text("--init-from ", file("begin.h5"), " ");
+  const std::string still = text("--steps 1 --learning-rate 0 ", init, " -o ", file("still.h5"), " --save-weights ");
+  EXPECT_EQ(weights_of(run(4, text("train --plan ", file("four.h5"), " --data ", file("data.h5"), " ", still,
+                                   file("still-w.h5"))),
+                       "still-w.h5"),
+            trained);
+
+  const Weights further = weights_of(train(2, "two.h5", words((init + "--resume").c_str())), "w.h5");
+  EXPECT_NE(further, trained);
+  const Outcome again = train(4, "four.h5", words((init + "--resume").c_str()));
+  EXPECT_EQ(weights_of(again, "w.h5"), further);
+  EXPECT_EQ(again.times("the checkpoint's weights count, not those of "), 1) << again.err;
+}
+
+TEST_F(Checkpoints, warn_of_other_settings_and_of_other_bits) {
+  train_two_steps();
+  const Outcome outcome = run(2, text("train --plan ", file("two.h5"), " --data ", file("data.h5"),
+                                      " --seed 3 --learning-rate 0.01 --momentum 0.9 --weight-decay 0.001 --threads 2 "
+                                      "--steps 3 --resume",
+                                      output()));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.times("warning: goes on with another learning-rate 0.01 (was 0.05)\n"), 1) << outcome.err;
+  EXPECT_EQ(outcome.times("will differ in their last bits from those without a restart: threads 2 (was 1)"), 1)
+      << outcome.err;
+}
+
+TEST_F(Checkpoints, begin_anew_where_there_are_none) {
+  const Outcome outcome = train(2, "two.h5", text("--steps 1 --resume", output()));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.times("holds no checkpoint: training begins anew"), 1) << outcome.err;
+}
+
+TEST_F(Checkpoints, are_asked_for_in_words_that_mean_something) {
+  for (const char* words : {"--checkpoint-every 0", "--checkpoint-every -1", "--checkpoint-every s",
+                            "--checkpoint-every 5m", "--checkpoint-every 0s", "--checkpoint-every infs",
+                            "--checkpoint-every 1.5", "--checkpoint-every ''", "--keep 0"}) {
+    const Outcome outcome = run(2, text("train --plan p --data d -o r --steps 1 ", words));
+    EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::usage)) << words << '\n' << outcome.err;
+  }
+}
+
+/// Although one rank alone is asked.
+TEST_F(Checkpoints, are_written_on_request_and_the_job_ends_with_75) {
+  const auto train_until = [&](int signal) {
+    std::filesystem::remove(file("err"));
+    auto outcome = std::async(std::launch::async,
+                              [&] { return train(4, "four.h5", text("--steps 100000000 --resume", output())); });
+    while (contents(file("err")).find(" step ") == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    kill(find_processes().at(2), signal);
+    return outcome.get();
+  };
+  for (const int signal : {SIGUSR1, SIGTERM}) {
+    const Outcome outcome = train_until(signal);
+    EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::preempted)) << outcome.err;
+    EXPECT_EQ(outcome.times(text("sluice-run: stopped by ", signal == SIGUSR1 ? "SIGUSR1" : "SIGTERM", " after step ")),
+              1)
+        << outcome.err;
+    EXPECT_EQ(outcome.times("with the same words and --resume"), 1) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(file("results.h5")));
+    const std::int64_t steps = checkpoint_steps(folder()).at(0);
+    EXPECT_EQ(std::ssize(read_results(file("results.h5")).tables.steps), steps) << "all before it is recorded";
+  }
+  EXPECT_EQ(read_results(file("results.h5")).attempts.size(), 2U);
+}
+
+}  // namespace
+}  // namespace sluice
