@@ -160,6 +160,31 @@ TEST_F(Checkpoints, begin_anew_where_there_are_none) {
   EXPECT_EQ(outcome.times("holds no checkpoint: training begins anew"), 1) << outcome.err;
 }
 
+/// Each rank sees a folder of its own under the same name.
+TEST_F(Checkpoints, need_a_folder_that_all_nodes_share) {
+  const auto train_apart = [&](const std::string& more) {
+    const auto rank_in = [&](const char* disk) {
+      std::filesystem::create_directory(file(disk));
+      return text("-n 1 -wdir ", file(disk), " ", SLUICE_RUN, " train --plan ", file("two.h5"), " --data ",
+                  file("data.h5"), " --checkpoints here ", more, output());
+    };
+    return run_job(text(rank_in("disk0"), " : ", rank_in("disk1")));
+  };
+  const Outcome outcome = train_apart("--steps 2 --checkpoint-every 2");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.times("warning: there is no checkpoint of step 2"), 1) << outcome.err;
+  EXPECT_EQ(outcome.times("is not there for rank 0: name a folder that all nodes share"), 1) << outcome.err;
+  EXPECT_TRUE(checkpoint_steps(file("disk0/here")).empty());
+
+  train_two_steps();
+  std::filesystem::remove_all(file("disk0/here"));
+  std::filesystem::rename(folder(), file("disk0/here"));
+  std::filesystem::remove_all(file("disk1/here"));
+  const Outcome resumed = train_apart("--steps 4 --resume");
+  EXPECT_EQ(resumed.code, static_cast<int>(ExitCode::bad_input)) << resumed.err;
+  EXPECT_EQ(resumed.times("does not see here/step-000000000002, which rank 0 does"), 1) << resumed.err;
+}
+
 TEST_F(Checkpoints, are_asked_for_in_words_that_mean_something) {
   for (const char* words : {"--checkpoint-every 0", "--checkpoint-every -1", "--checkpoint-every s",
                             "--checkpoint-every 5m", "--checkpoint-every 0s", "--checkpoint-every infs",
