@@ -94,6 +94,36 @@ TEST(Window, of_receives_is_8_messages) {
   EXPECT_EQ(posted_by_one_alone(1, 300000, 100000, 1 << 30, false), 3);
 }
 
+// Rank 2 takes what it is sent, rank 3 does not: the lane fills up with what goes there, place after place.
+TEST(Window, of_sends_is_free_again_for_as_much_as_has_arrived) {
+  Communicator world = Communicator::world();
+  if (world.size() != 4 || world.node_names().size() != 2) GTEST_SKIP() << "for two nodes of two ranks";
+  const Group group{.root = 0, .members = {0, 2, 3}};
+  const Bytes expected = random_bytes(200000, 9);
+  Bytes data = world.rank() == 0 ? expected : Bytes(expected.size());
+  const auto start_part = [&] {
+    return world.start(
+        world.prepare(CollectiveKind::multicast, group, {.algorithm = Algorithm::flat, .segment_bytes = 1000},
+                      std::ssize(data), cluster_of(world)),
+        data.data(), 0, {});
+  };
+  Operation operation;
+  payload_sends = 0;
+  if (world.rank() == 0 || world.rank() == 2) operation = start_part();
+  int full = 0;
+  const auto is_full = [&] {
+    if (world.rank() == 0) full = payload_sends == 2 * 65 ? 1 : 0;  // of 1000 bytes: 65 to rank 3 are in flight
+    MPI_Bcast(&full, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return full != 0;
+  };
+  for (int i = 0; i < 1000 && !is_full(); ++i) let_all_move_that_can(world);
+  EXPECT_EQ(full, 1) << payload_sends;
+  if (world.rank() == 3) operation = start_part();
+  if (!is_member(group, world.rank())) return;
+  world.wait(operation);
+  EXPECT_TRUE(data == expected);
+}
+
 // The root's sends to its own node go on while those to another node cannot.
 TEST(Window, of_sends_inside_the_node_is_apart_from_that_across) {
   Communicator world = Communicator::world();
