@@ -65,6 +65,32 @@ job 3 'node1: ranks 0-3 see 2 devices \(0,1\), .* --gpus-per-task=1' --nodes=1 -
 job 3 'nodes 0,0,1,1, but the job.s ranks are on nodes 0,1,2,3: .*--remap' --nodes=4 --ntasks-per-node=1 --
 job 3 'was made for 4 ranks, but the job has 3: .*srun --ntasks=4' --nodes=2 --ntasks=3 --
 
+until_log_has() { # words
+  local i
+  for ((i = 0; i < 300; ++i)); do
+    if grep -qs "$1" sluice-train-*.log; then return; fi
+    sleep 0.1
+  done
+  fail "no '$1' in $(cat sluice-train-*.log)"
+}
+
+# Told to stop, by the ranks or by the batch shell: back into the queue, unless that happened too often.
+requeued() { # most restarts, what to signal
+  local job
+  rm -rf sluice-train-*.log stopped.h5*
+  job=$(on_head SLUICE_BIN="$build/bin" SLUICE_JOBSCRIPTS="$scripts" SLUICE_MAX_RESTARTS="$1" sbatch --parsable --nodes=2 \
+    --ntasks-per-node=2 "$scripts/train.sbatch" --plan 1f1b.h5 --data data.h5 --steps 1000000 -o stopped.h5)
+  until_log_has 'step [0-9]*/'
+  on_head scancel "${@:2}" "$job"
+  until_log_has 'back into the queue\|ended with'
+  sleep 1
+  on_head scontrol --oneliner show job "$job" | grep -o 'JobState=[A-Z]*\|ExitCode=[0-9]*\|Restarts=[0-9]*' | xargs
+  on_head scancel "$job"
+}
+expect_equal 'a job that is stopped' 'JobState=PENDING Restarts=1 ExitCode=0' "$(requeued 1 --signal=TERM)"
+expect_equal 'one that is stopped too often' 'JobState=FAILED Restarts=0 ExitCode=75' "$(requeued 0 --batch --signal=USR1)"
+grep -q 'not requeued: it was restarted 0 times .* scontrol requeue' sluice-train-*.log || fail "the log: $(cat sluice-train-*.log)"
+
 # Starts by hand.
 start() { # exit code, what is said, launcher and its options
   local code=0
