@@ -57,10 +57,11 @@ usr1() { asked usr1 scancel --signal=USR1; }
 term() { asked term scancel --signal=TERM; }
 requeue() { asked requeue scontrol requeue; }
 
-# A limit of a minute: the job script's signal may come at once, or up to half a minute later.
+# A limit of a minute: the job script's signal may come at once, or up to half a minute later. Slow links keep the run
+# from ending before.
 limit() {
-  cluster rate all 2mbit
-  begin limit --time=1
+  begin limit --time=1 && runs_until limit "$every"
+  cluster rate all 1mbit
   await_requeue limit
   cluster rate all 1gbit
   expect_whole_checkpoint limit
@@ -115,6 +116,7 @@ rank() {
 
 job='' dead=
 leave() {
+  cluster rate all 1gbit
   [ -z "$job" ] || on_head scancel --quiet "$job" || true
   [ -z "$dead" ] || cluster start-node "$dead" 1gbit || true
 }
