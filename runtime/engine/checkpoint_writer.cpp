@@ -115,7 +115,8 @@ std::optional<CheckpointRecord> CheckpointWriter::hear(std::span<const double> n
   }
   const std::string failure = first_failure(files);
   if (comm_.rank() == 0) record.written = conclude(files, failure);
-  record.write_s = seconds(clock_.now_ns() - underway_->begin_ns) - record.snapshot_s;
+  // Another rank's snapshot, begun earlier, may have taken longer than all of it took here.
+  record.write_s = std::max(0.0, seconds(clock_.now_ns() - underway_->begin_ns) - record.snapshot_s);
   underway_.reset();
   return record;
 }
