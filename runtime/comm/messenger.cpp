@@ -5,10 +5,10 @@
 #include <limits>
 #include <utility>
 
+#include "core/checksum.h"
 #include "core/error.h"
 #include "core/index.h"
 #include "core/text.h"
-#include "core/checksum.h"
 #include "runtime/comm/faults.h"
 #include "runtime/comm/mpi_check.h"
 

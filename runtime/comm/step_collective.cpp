@@ -10,9 +10,9 @@ namespace {
 constexpr std::int64_t kFloat = sizeof(float);
 /// Bounds the memory for what is still to be added; small enough to stay in a cache.
 constexpr std::int64_t kMostAddedBytes = 1 << 20;
-/// What a lane of sends has in flight, or one piece that is larger. MPI may carry several messages a bit of each in turns:
-/// all arrive when the last one does, and the first subtree waits as long as the last. Too few, and the link rests
-/// (measured in docs/communication.md).
+/// What a lane of sends has in flight, or one piece that is larger. MPI may carry several messages a bit of each in
+/// turns: all arrive when the last one does, and the first subtree waits as long as the last. Too few, and the link
+/// rests (measured in docs/communication.md).
 constexpr std::int64_t kMostSentBytes = 64 << 10;
 constexpr int kMostReceives = 8;
 
