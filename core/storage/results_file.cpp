@@ -240,6 +240,8 @@ int continue_record(const std::string& path) {
 
 std::string parts_folder(const std::string& path) { return path + ".parts"; }
 
+bool has_parts(const std::string& path) { return !parts_of(path).empty(); }
+
 int begin_results(const std::string& path, const RunHeader& header, bool resume) {
   check_writable(path, kResultsSchema);
   return with_folder(path, [&] {

@@ -136,6 +136,9 @@ struct RunResults {
 /// "<path>.parts"
 [[nodiscard]] std::string parts_folder(const std::string& path);
 
+/// Whether there are parts to read: what a killed writer left unfinished is none.
+[[nodiscard]] bool has_parts(const std::string& path);
+
 /// To be called by one rank before any ResultsWriter is made. A fresh run
 /// deletes parts that an earlier run left; a merged file at `path` stays until
 /// this run's merge replaces it. With `resume`, parts or a merged file are continued.

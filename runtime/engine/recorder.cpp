@@ -44,9 +44,7 @@ std::vector<RankPlace> gather_places(Communicator& comm) {
 /// The record that a run goes on with, if there is one.
 std::optional<RunResults> earlier_attempts(const std::string& path, const RunHeader& header) {
   const bool begins = header.first_step == 0;
-  const std::string parts = parts_folder(path);
-  const bool has_parts = std::filesystem::is_directory(parts) && !std::filesystem::is_empty(parts);
-  if (!has_parts && (begins || !std::filesystem::exists(path))) {
+  if (!has_parts(path) && (begins || !std::filesystem::exists(path))) {
     if (!begins) log_line(text(path, ": there is no record of the steps before ", header.first_step, " to go on with"));
     return std::nullopt;
   }

@@ -295,7 +295,11 @@ TEST(Results, a_folder_of_parts_has_one_writer_at_a_time) {
 TEST(Results, a_part_being_written_is_not_read) {
   const ScratchFolder folder;
   const std::string path = folder.file("run.h5");
-  ASSERT_EQ(begin_results(path, sample_header()), 0);
+  std::filesystem::create_directory(parts_folder(path));
+  std::ofstream(parts_folder(path) + "/attempt-0000.header.h5.1234.tmp") << "half";
+  EXPECT_FALSE(has_parts(path));
+  ASSERT_EQ(begin_results(path, sample_header(), true), 0);
+  EXPECT_TRUE(has_parts(path));
   record(path, 0, 0, 1, 0.1F);
   std::ofstream(parts_folder(path) + "/attempt-0000.rank-000000.part-000001.h5.1234.tmp") << "half";
   EXPECT_EQ(read_results(path).tables.steps.size(), 1u);
