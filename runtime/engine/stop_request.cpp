@@ -30,7 +30,9 @@ void restore(int signal, const struct sigaction& before) {
 }  // namespace
 
 StopRequest::StopRequest() {
-  noted_signal = 0;
+  struct sigaction now {};
+  sigaction(SIGTERM, nullptr, &now);
+  if (now.sa_handler != note) noted_signal = 0;
   install(SIGTERM, before_term_);
   install(SIGUSR1, before_usr1_);
 }

@@ -6,7 +6,7 @@
 namespace sluice {
 
 /// SIGTERM and SIGUSR1 ask a run to stop when it suits it: while this stands they are noted and do nothing else. One
-/// at a time in a process.
+/// inside another hears also what the outer one has noted.
 class StopRequest {
  public:
   StopRequest();

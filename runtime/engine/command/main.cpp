@@ -8,6 +8,7 @@
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/command/commands.h"
 #include "runtime/engine/command/devices.h"
+#include "runtime/engine/stop_request.h"
 
 namespace sluice {
 namespace {
@@ -84,12 +85,17 @@ int flush_output(int code) {
 
 int main(int argc, char** argv) {
   try {
+    const sluice::Words words(argv + 1, argv + argc);
+    // Training that is asked to stop while MPI starts or ends does not die of it. Never destroyed: the process may
+    // still be leaving when it is asked again.
+    static const auto* const noted = !words.empty() && words[0] == "train" ? new sluice::StopRequest : nullptr;
+    static_cast<void>(noted);
     const auto settings = sluice::CommunicatorSettings::from_environment();
     sluice::MpiSession session(settings.wait_limit());
     int code = 0;
     {
       sluice::Communicator world = sluice::Communicator::world(settings);
-      code = sluice::run(world, sluice::Words(argv + 1, argv + argc));
+      code = sluice::run(world, words);
     }
     code = sluice::flush_output(code);
     session.finish(code);
