@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/storage/atomic_file.h"
 #include "core/storage/in_file.h"
 #include "core/storage/weights_file.h"
 #include "core/text.h"
@@ -44,15 +45,30 @@ std::string setting(const CheckpointManifest& manifest, const std::string& name)
 
 }  // namespace
 
+void require_shared(Communicator& comm, const std::string& folder) {
+  collectively(comm, [&] {
+    if (!fs::is_directory(folder))
+      throw bad_input(text(comm.describe(comm.rank()), " does not see ", folder,
+                           ", which rank 0 does: name a folder that all nodes share with --checkpoints"));
+  });
+}
+
+void make_checkpoints_folder(Communicator& comm, const std::string& checkpoints) {
+  on_rank_zero(comm, [&] {
+    std::error_code error;
+    fs::create_directories(checkpoints, error);
+    if (error)
+      throw bad_input(text(checkpoints, ": cannot be made: ", error.message(), ": name another --checkpoints"));
+  });
+  require_shared(comm, checkpoints);
+  collectively(comm, [&] { const AtomicFile probe(text(checkpoints, "/", state_name(comm.rank()))); });
+}
+
 std::optional<CheckpointManifest> agree_on_checkpoint(Communicator& comm, const std::string& checkpoints) {
   const std::vector<std::int64_t> steps = agreed_steps(comm, checkpoints);
   for (const std::int64_t step : steps) {
     const std::string folder = checkpoint_folder(checkpoints, step);
-    collectively(comm, [&] {
-      if (!fs::is_directory(folder))
-        throw bad_input(text(comm.describe(comm.rank()), " does not see ", folder,
-                             ", which rank 0 does: name a folder that all nodes share with --checkpoints"));
-    });
+    require_shared(comm, folder);
     try {
       CheckpointManifest manifest;
       collectively(comm, [&] { manifest = read_and_verify(folder, step, comm.rank(), comm.size()); });

@@ -11,6 +11,13 @@
 /// Where a run begins: at a checkpoint, at the weights of a file, or anew.
 namespace sluice {
 
+/// Collective. @throws AgreedError (bad input) if a rank does not see the folder
+void require_shared(Communicator& comm, const std::string& folder);
+
+/// So that nobody trains for hours to learn that there are no checkpoints. Collective.
+/// @throws AgreedError (bad input) if the folder cannot be made, or if a rank does not see it or cannot write into it
+void make_checkpoints_folder(Communicator& comm, const std::string& checkpoints);
+
 /// The newest checkpoint whose files are what its manifest says; none if there is no checkpoint at all. The ranks share
 /// the work. Those that are damaged are named and passed over. Collective.
 /// @throws AgreedError (bad input) if all are damaged, or if a rank does not see the folder

@@ -108,6 +108,9 @@ void check(TrainOptions& options, const po::variables_map& values) {
   const auto resolved = [](const std::string& path) { return std::filesystem::absolute(path).lexically_normal(); };
   if (options.weights && !options.weights->empty() && resolved(*options.weights) == resolved(options.output))
     throw usage_error(text("--output and --save-weights both name ", options.output, ": name two files"));
+  for (const std::string& taken : {options.output, parts_folder(options.output), options.weights.value_or("")})
+    if (!taken.empty() && resolved(options.checkpoints.folder) == resolved(taken))
+      throw usage_error(text("--checkpoints names ", taken, ", which holds something else: name another folder"));
 }
 
 RunHeader header(const TrainOptions& options, const Words& words, const po::variables_map& values, const Plan& plan,
@@ -263,6 +266,7 @@ void train_command(Communicator& world, const Words& words) {
                                           ExecutorSettings{options.trainer.seed, options.sgd});
   });
   set_weights(comm, *executor, options, model, checkpoint);
+  if (options.checkpoints.regular()) make_checkpoints_folder(comm, options.checkpoints.folder);
   warn_of_other_device(comm, *device, plan.profile, options.threads);
 
   const Prediction predicted = predict_step(plan);

@@ -170,6 +170,11 @@ TEST_F(Checkpoints, need_a_folder_that_all_nodes_share) {
     };
     return run_job(text(rank_in("disk0"), " : ", rank_in("disk1")));
   };
+  const Outcome unseen = train_apart("--steps 2 --checkpoint-every 2");
+  EXPECT_EQ(unseen.code, static_cast<int>(ExitCode::bad_input)) << unseen.err;
+  EXPECT_EQ(unseen.times("does not see here, which rank 0 does"), 1) << unseen.err;
+
+  std::filesystem::create_directory(file("disk1/here"));
   const Outcome outcome = train_apart("--steps 2 --checkpoint-every 2");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.times("warning: there is no checkpoint of step 2"), 1) << outcome.err;
@@ -192,6 +197,34 @@ TEST_F(Checkpoints, are_asked_for_in_words_that_mean_something) {
     const Outcome outcome = run(2, text("train --plan p --data d -o r --steps 1 ", words));
     EXPECT_EQ(outcome.code, static_cast<int>(ExitCode::usage)) << words << '\n' << outcome.err;
   }
+}
+
+TEST_F(Checkpoints, do_not_go_where_other_things_are) {
+  const auto train_into = [&](const std::string& name, const char* more = "") {
+    return train(2, "two.h5", text("--steps 1 --checkpoint-every 1 --checkpoints ", file(name), output(), more));
+  };
+  expect_refused(train_into("results.h5"), ExitCode::usage, "which holds something else");
+  expect_refused(train_into("./results.h5.parts"), ExitCode::usage, "which holds something else");
+  expect_refused(train_into("two.h5"), ExitCode::bad_input, "two.h5: cannot be read: Not a directory");
+  expect_refused(train_into("two.h5/folder"), ExitCode::bad_input, "two.h5/folder: cannot be made: Not a directory");
+}
+
+/// Whether the process has come to where it hears a signal.
+bool hears(pid_t process, int signal) {
+  const std::string status = contents(text("/proc/", process, "/status"));
+  const std::size_t caught = status.find("SigCgt:");
+  return caught != std::string::npos && (std::stoull(status.substr(caught + 7), nullptr, 16) >> (signal - 1) & 1) != 0;
+}
+
+TEST_F(Checkpoints, can_be_asked_for_as_soon_as_ranks_begin_and_until_they_are_gone) {
+  std::future<Outcome> outcome = std::async(
+      std::launch::async, [&] { return train(2, "two.h5", text("--steps 100000 --checkpoint-every 100", output())); });
+  while (outcome.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
+    for (const auto& [rank, process] : find_processes())
+      if (hears(process, SIGTERM)) kill(process, SIGTERM);
+  const Outcome ended = outcome.get();
+  EXPECT_EQ(ended.code, static_cast<int>(ExitCode::preempted)) << ended.err;
+  EXPECT_EQ(ended.times("stopped by SIGTERM after step 0 "), 1) << ended.err;
 }
 
 /// Although one rank alone is asked.
