@@ -95,11 +95,15 @@ with() { # nodes rate command...
   wait $command
 }
 
+ended() { [ ! -e "/proc/$1" ] || grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
+
 stop() {
-  local pid
+  local pid first
   if pid=$(guardian); then
+    first=$(head_pid) || true
     kill -KILL "$pid"
-    while [ -e "/proc/$pid" ] && ! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null; do sleep 0.05; done
+    # Process 1 of the head ends last: until then others may still write.
+    until ended "$pid" && { [ -z "$first" ] || ended "$first"; }; do sleep 0.05; done
   fi
   rm -rf "$dir"
 }
