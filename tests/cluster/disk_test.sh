@@ -10,7 +10,7 @@ every=10
 disk=$PWD/disk # 4 MiB, room for some checkpoints, that node1 alone has
 
 train() { # in the background
-  on_head SLUICE_WAIT_LIMIT_S=60 srun --mpi=pmi2 --kill-on-bad-exit=1 --nodes=1 --ntasks=4 --nodelist=node1 \
+  on_head SLUICE_WAIT_LIMIT=60 srun --mpi=pmi2 --kill-on-bad-exit=1 --nodes=1 --ntasks=4 --nodelist=node1 \
     "$build/bin/sluice-run" train --threads 1 --plan local-plan.h5 "${training[@]}" --checkpoint-every "$every" --resume \
     --checkpoints "$disk/checkpoints" -o run.h5 --save-weights run-weights.h5 >"$1" 2>&1 &
   job=$!

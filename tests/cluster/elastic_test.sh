@@ -8,7 +8,7 @@ source "$tests/training.sh"
 source "$tests/resume.sh"
 
 run() { # name, plan, nodes, ranks per node: in the background
-  on_head SLUICE_WAIT_LIMIT_S=60 srun --mpi=pmi2 --kill-on-bad-exit=1 --nodes="$3" --ntasks-per-node="$4" \
+  on_head SLUICE_WAIT_LIMIT=60 srun --mpi=pmi2 --kill-on-bad-exit=1 --nodes="$3" --ntasks-per-node="$4" \
     "$build/bin/sluice-run" train --threads 1 --plan "$2-plan.h5" "${training[@]}" --checkpoint-every "$every" --resume \
     -o "$1.h5" --save-weights "$1-weights.h5" >"$1.log" 2>&1 &
   job=$!

@@ -24,7 +24,7 @@ make_plan() { # model, name, options of sluice optimize
 }
 
 train() { # name, steps
-  on_head SLUICE_WAIT_LIMIT_S=60 srun --mpi=pmi2 --kill-on-bad-exit=1 --nodes=2 --ntasks-per-node=2 \
+  on_head SLUICE_WAIT_LIMIT=60 srun --mpi=pmi2 --kill-on-bad-exit=1 --nodes=2 --ntasks-per-node=2 \
     "$build/bin/sluice-run" train --threads 1 --plan "$1-plan.h5" --data data.h5 --steps "$2" --seed 7 \
     --learning-rate 0.01 --momentum 0.9 -o "$1.h5" >"$1.log" 2>&1 || { cat "$1.log"; fail "training $1"; }
 }

@@ -11,7 +11,7 @@ worst() { # file
 }
 
 wire() { # name, launcher and arguments
-  on_head SLUICE_WAIT_LIMIT_S=60 "${@:2}" >"$1.txt" || fail "$1: $*"
+  on_head SLUICE_WAIT_LIMIT=60 "${@:2}" >"$1.txt" || fail "$1: $*"
   echo "$1: copies into a node:$(worst "$1.txt")"
 }
 
