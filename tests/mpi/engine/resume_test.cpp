@@ -77,6 +77,18 @@ class Resume : public TrainingRuns {
     return state;
   }
 
+  /// Goes on from each of the checkpoints of a run that are kept aside, to what that came to.
+  void expect_the_same_from_each(const std::vector<std::int64_t>& steps, const Plan& plan,
+                                 const TrainerSettings& settings, const CheckpointSettings& checkpoints,
+                                 const TrainingState& expected) {
+    for (const std::int64_t step : steps) {
+      SCOPED_TRACE(text("after step ", step));
+      begin_from("kept", step);
+      (void)run(plan, settings, checkpoints);
+      expect_state(since(expected, step));
+    }
+  }
+
   /// Of the whole folder.
   void damage_newest(const char* what) {
     world_.barrier();
@@ -161,11 +173,7 @@ TEST_F(Resume, with_replicas_comes_to_the_same_bits_under_the_same_plan) {
   append(stages, Work::backward, bounds(layers(), 2, 2), {{1, 0}, {2, 3}});
   const Plan plan = this->plan("1f1b", kMicrobatches, stages);
   const TrainingState expected = uninterrupted(plan, "kept", {1, 5});
-  for (const std::int64_t step : {1, 5}) {
-    begin_from("kept", step);
-    (void)run(plan, kTraining, {.every_steps = 100});
-    expect_state(since(expected, step));
-  }
+  expect_the_same_from_each({1, 5}, plan, kTraining, {.every_steps = 100}, expected);
 }
 
 /// The pipeline is drained at a checkpoint, with the interruption and without.
@@ -178,15 +186,10 @@ TEST_F(Resume, of_an_asynchronous_plan_at_any_of_its_checkpoints) {
       clear();
       (void)run(plan, settings, {.every_steps = every, .keep = 100});
       const TrainingState expected = state();
-      std::vector<std::int64_t> steps = steps_of_checkpoints();
+      const std::vector<std::int64_t> steps = steps_of_checkpoints();
       EXPECT_GE(steps.size(), 2U);
       keep_as("kept");
-      for (const std::int64_t step : steps) {
-        SCOPED_TRACE(text("after step ", step));
-        begin_from("kept", step);
-        (void)run(plan, settings, {.every_steps = every, .keep = 100});
-        expect_state(since(expected, step));
-      }
+      expect_the_same_from_each(steps, plan, settings, {.every_steps = every, .keep = 100}, expected);
     }
 }
 
@@ -207,12 +210,7 @@ TEST_F(Resume, of_a_deep_asynchronous_pipeline_keeps_stretches_long) {
     for (const std::int64_t step : steps)
       EXPECT_NE(std::find(wanted.begin(), wanted.end(), step), wanted.end()) << step;
     keep_as("kept");
-    for (const std::int64_t step : steps) {
-      SCOPED_TRACE(text("after step ", step));
-      begin_from("kept", step);
-      (void)run(plan, settings, {.every_steps = every, .keep = 100});
-      expect_state(since(expected, step));
-    }
+    expect_the_same_from_each(steps, plan, settings, {.every_steps = every, .keep = 100}, expected);
   }
 }
 

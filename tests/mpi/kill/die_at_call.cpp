@@ -54,30 +54,32 @@ Function* real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-mode_t mode_of(int flags, va_list arguments) { return (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0; }
+/// @param arguments  the mode, where a file may be made
+int open_by(const char* name, const char* path, int flags, va_list arguments) {
+  const bool makes = (flags & O_CREAT) != 0;
+  const mode_t mode = makes ? va_arg(arguments, mode_t) : 0;
+  if (makes) count(path);
+  return opened(real<int(const char*, int, ...)>(name)(path, flags, mode), path);
+}
 
 }  // namespace
 
 extern "C" {
 
 int open(const char* path, int flags, ...) {
-  static const auto original = real<int(const char*, int, ...)>("open");
   va_list arguments;
   va_start(arguments, flags);
-  const mode_t mode = mode_of(flags, arguments);
+  const int file = open_by("open", path, flags, arguments);
   va_end(arguments);
-  if ((flags & O_CREAT) != 0) count(path);
-  return opened(original(path, flags, mode), path);
+  return file;
 }
 
 int open64(const char* path, int flags, ...) {
-  static const auto original = real<int(const char*, int, ...)>("open64");
   va_list arguments;
   va_start(arguments, flags);
-  const mode_t mode = mode_of(flags, arguments);
+  const int file = open_by("open64", path, flags, arguments);
   va_end(arguments);
-  if ((flags & O_CREAT) != 0) count(path);
-  return opened(original(path, flags, mode), path);
+  return file;
 }
 
 ssize_t write(int file, const void* data, size_t bytes) {

@@ -410,26 +410,13 @@ TEST(KilledWriter, leaves_a_checkpoint_that_verifies_and_never_a_wrong_one) {
   };
   for (int round = 0; round < 10 * rounds(); ++round) {
     fs::remove_all(checkpoints);
-    int done[2];
-    ASSERT_EQ(pipe(done), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      for (std::int64_t step = 1;; ++step) {
-        CheckpointManifest manifest = sample_manifest(step);
-        const std::string folder = checkpoint_folder(checkpoints, step);
-        manifest.files = {write_states(folder, 0, states_of(step)), write_states(folder, 1, {})};
-        write_manifest(folder, manifest);
-        if (write(done[1], "x", 1) != 1) _exit(1);
-        prune_checkpoints(checkpoints, step, 1);
-      }
-    }
-    usleep(static_cast<useconds_t>(random() % 100'000));
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    close(done[1]);
-    std::int64_t whole = 0;
-    for (char byte = 0; read(done[0], &byte, 1) == 1;) ++whole;
-    close(done[0]);
+    const std::int64_t whole = steps_until_killed(random, [&](std::int64_t step) {
+      if (step > 1) prune_checkpoints(checkpoints, step - 1, 1);
+      CheckpointManifest manifest = sample_manifest(step);
+      const std::string folder = checkpoint_folder(checkpoints, step);
+      manifest.files = {write_states(folder, 0, states_of(step)), write_states(folder, 1, {})};
+      write_manifest(folder, manifest);
+    });
     const Found found = find_newest(checkpoints);
     EXPECT_TRUE(found.passed_over.empty()) << "seed " << seed << ", round " << round << ": " << found.passed_over[0];
     for (const std::int64_t step : checkpoint_steps(checkpoints))  // also one that was being removed

@@ -246,24 +246,11 @@ TEST(KilledWriter, loses_at_most_the_part_being_written) {
   std::mt19937 random(seed);
   for (int round = 0; round < 10 * rounds(); ++round) {
     ASSERT_EQ(begin_results(path, small_header()), 0);
-    int done[2];
-    ASSERT_EQ(pipe(done), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      ResultsWriter writer(path, 0);
-      for (std::int64_t step = 0;; ++step) {
-        writer.add(StepRecord{step, 0, 1, 1});
-        writer.flush();
-        if (write(done[1], "x", 1) != 1) _exit(1);
-      }
-    }
-    usleep(static_cast<useconds_t>(random() % 100'000));
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-    close(done[1]);
-    std::int64_t flushed = 0;
-    for (char byte = 0; read(done[0], &byte, 1) == 1;) ++flushed;
-    close(done[0]);
+    ResultsWriter writer(path, 0);
+    const std::int64_t flushed = steps_until_killed(random, [&](std::int64_t step) {
+      writer.add(StepRecord{step - 1, 0, 1, 1});
+      writer.flush();
+    });
     const std::int64_t kept = std::ssize(read_results(path).tables.steps);
     EXPECT_GE(kept, flushed) << "seed " << seed << ", round " << round;
     EXPECT_LE(kept, flushed + 1) << "seed " << seed << ", round " << round;

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <random>
 #include <string>
 
 #include "core/error.h"
@@ -50,6 +51,27 @@ inline int with_file_limit(rlim_t limit, const std::function<void()>& action) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/// Runs `step` again and again, with 1, 2, 3 ..., in a child that is killed after at most 0.1 s.
+/// @return how many it finished for certain: one more may be done
+inline std::int64_t steps_until_killed(std::mt19937& random, const std::function<void(std::int64_t)>& step) {
+  int done[2];
+  if (pipe(done) != 0) throw runtime_fault("there is no pipe to be had");
+  const pid_t child = fork();
+  if (child == 0)
+    for (std::int64_t number = 1;; ++number) {
+      step(number);
+      if (write(done[1], "x", 1) != 1) _exit(1);
+    }
+  usleep(static_cast<useconds_t>(random() % 100'000));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(done[1]);
+  std::int64_t finished = 0;
+  for (char byte = 0; read(done[0], &byte, 1) == 1;) ++finished;
+  close(done[0]);
+  return finished;
 }
 
 }  // namespace sluice
