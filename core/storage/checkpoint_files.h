@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/shape.h"
+#include "core/storage/weights_file.h"
 
 /// Checkpoints: what training needs to go on, keyed by layer, whoever wrote it.
 ///
@@ -29,6 +30,9 @@ struct ParameterState {
 
 /// Layer name -> parameter name -> state: /weights/<layer>/<parameter> and /momentum/<layer>/<parameter>.
 using LayerStates = std::map<std::string, std::map<std::string, ParameterState>>;
+
+/// Without what optimizers remember.
+[[nodiscard]] Weights weights_of(LayerStates states);
 
 /// A file of layer states, as the manifest lists it.
 struct StateFile {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/storage/checkpoint_files.h"
@@ -65,6 +66,14 @@ std::map<std::string, ParameterState> read_layer(const GroupReader& weights, con
 }
 
 }  // namespace
+
+Weights weights_of(LayerStates states) {
+  Weights weights;
+  for (auto& [layer, parameters] : states)
+    for (auto& [parameter, state] : parameters)
+      weights[layer][parameter] = {std::move(state.shape), std::move(state.weights)};
+  return weights;
+}
 
 std::vector<std::byte> state_image(const LayerStates& states) {
   validate(states);

@@ -14,8 +14,8 @@ namespace po = boost::program_options;
 namespace {
 
 /// @throws Error (bad input) if a file holds other layers than the manifest says
-Weights weights_of(const std::string& folder, const CheckpointManifest& manifest) {
-  Weights weights;
+Weights read_checkpoint(const std::string& folder, const CheckpointManifest& manifest) {
+  LayerStates all;
   for (const StateFile& file : manifest.files) {
     const std::string path = text(folder, "/", file.name);
     LayerStates states = read_state(path);
@@ -23,11 +23,10 @@ Weights weights_of(const std::string& folder, const CheckpointManifest& manifest
       const auto found = states.find(layer);
       if (found == states.end())
         throw bad_input(text(path, ": layer ", layer, " is missing, which the manifest lists"));
-      for (auto& [parameter, state] : found->second)
-        weights[layer][parameter] = {std::move(state.shape), std::move(state.weights)};
+      all.insert(states.extract(found));
     }
   }
-  return weights;
+  return weights_of(std::move(all));
 }
 
 /// Of the newest checkpoint that verifies; newer ones are named on stderr.
@@ -38,12 +37,12 @@ Weights newest_weights(const std::string& checkpoints) {
     std::cerr << "sluice: warning: " << fault << ": passed over" << std::endl;
   });
   if (!manifest) throw bad_input(text(checkpoints, ": none of its checkpoints is whole"));
-  return weights_of(checkpoint_folder(checkpoints, manifest->step), *manifest);
+  return read_checkpoint(checkpoint_folder(checkpoints, manifest->step), *manifest);
 }
 
 Weights read_source(const std::string& source) {
   if (!std::filesystem::is_directory(source)) return read_weights(source);
-  if (is_checkpoint(source)) return weights_of(source, verified_manifest(source));
+  if (is_checkpoint(source)) return read_checkpoint(source, verified_manifest(source));
   return newest_weights(source);
 }
 

@@ -20,11 +20,9 @@ namespace fs = std::filesystem;
 constexpr double kUnknown = -std::numeric_limits<double>::infinity();
 constexpr std::size_t kNotesOfRank = 4;
 
-std::vector<std::string> saved_layers(const Plan& plan, Rank rank) {
+std::vector<std::string> names_of(const std::vector<LayerId>& layers, const Model& model) {
   std::vector<std::string> names;
-  const std::vector<Layer>& layers = plan.profile.model.layers;
-  for (LayerId layer = 0; layer < std::ssize(layers); ++layer)
-    if (!layers[at(layer)].parameters.empty() && saves(plan, rank, layer)) names.push_back(layers[at(layer)].name);
+  for (const LayerId layer : layers) names.push_back(model.layers[at(layer)].name);
   return names;
 }
 
@@ -141,20 +139,14 @@ bool CheckpointWriter::conclude(const std::vector<FileNotes>& files, const std::
     return false;
   }
   newest_ = step;
-  or_warn([&] { remove_old(); });
+  or_warn([&] { prune_checkpoints(folder_, newest_, keep_); });
   return true;
-}
-
-// Others may already be writing the next one: what is newer, and not whole, is left alone.
-void CheckpointWriter::remove_old() const {
-  const std::vector<std::int64_t> steps = checkpoint_steps(folder_);
-  for (std::size_t i = at(keep_); i < steps.size(); ++i) remove_checkpoint(checkpoint_folder(folder_, steps[i]));
 }
 
 CheckpointManifest CheckpointWriter::with_files(const std::vector<FileNotes>& files) const {
   CheckpointManifest manifest = underway_->manifest;
   for (Rank rank = 0; rank < std::ssize(files); ++rank) {
-    const std::vector<std::string> layers = saved_layers(plan_, rank);
+    const std::vector<std::string> layers = names_of(saved_layers(plan_, rank), plan_.profile.model);
     if (layers.empty()) continue;
     const FileNotes& notes = files[at(rank)];
     const StateFile file{

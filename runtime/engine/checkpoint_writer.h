@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-/// Writes checkpoints, one at a time. Each rank takes a snapshot of the layers that it saves(), and a thread writes it
+/// Writes checkpoints, one at a time. Each rank takes a snapshot of its saved_layers(), and a thread writes it
 /// while training goes on. The ranks tell each other how far they are by notes that travel with the losses; when all
 /// files are there, rank 0 writes the manifest and removes what is older than the newest `keep`.
 /// A checkpoint that cannot be written is removed, and rank 0 warns of it; nothing else changes.
@@ -66,7 +66,6 @@ class CheckpointWriter {
   [[nodiscard]] std::string first_failure(const std::vector<FileNotes>& files);
   /// Rank 0's part. @return whether there is a checkpoint now
   [[nodiscard]] bool conclude(const std::vector<FileNotes>& files, const std::string& failure);
-  void remove_old() const;
   [[nodiscard]] CheckpointManifest with_files(const std::vector<FileNotes>& files) const;
 
   const Plan& plan_;

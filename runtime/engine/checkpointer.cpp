@@ -43,6 +43,8 @@ void Checkpointer::hear(std::span<const double> notes) {
   if (const auto record = writer_.hear(notes.subspan(kOwnNotes))) recorder_.add(*record);
 }
 
+void Checkpointer::exchange_notes() { hear(comm_.finish_max(comm_.start_max(notes()))); }
+
 std::int64_t Checkpointer::next_regular(std::int64_t from) const {
   constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   const std::int64_t every = settings_.every_steps;
@@ -76,7 +78,7 @@ void Checkpointer::finish_writing() {
   constexpr std::chrono::milliseconds kTick{2};
   while (writer_.busy()) {
     std::this_thread::sleep_for(kTick);
-    hear(comm_.finish_max(comm_.start_max(notes())));
+    exchange_notes();
   }
 }
 

@@ -32,9 +32,12 @@ class Checkpointer {
                const StopRequest& stop, CheckpointSettings settings, CheckpointManifest conditions,
                std::int64_t first_step);
 
-  /// Of this rank, for the next agreement: Of all ranks, from the last one. Nothing may change in between.
+  /// What this rank has to tell, for the next agreement, as many numbers at all ranks; and what that agreement made of
+  /// all ranks'. Between the two no checkpoint may be taken.
   [[nodiscard]] std::vector<double> notes();
   void hear(std::span<const double> notes);
+  /// Both, where no loss is there to go with. Collective.
+  void exchange_notes();
 
   /// The signal that asked a rank to stop, 0: none.
   [[nodiscard]] int stop_signal() const { return stop_signal_; }

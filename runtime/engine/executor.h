@@ -48,8 +48,9 @@ struct ExecutorSettings {
   SgdSettings sgd;
 };
 
-/// True of one rank for each layer: the first of those that update it. All of them hold the same weights and momentum.
-[[nodiscard]] bool saves(const Plan& plan, Rank rank, LayerId layer);
+/// The layers with weights that `rank` is the first to update, ascending: each is one rank's. All who update a layer
+/// hold the same weights and momentum.
+[[nodiscard]] std::vector<LayerId> saved_layers(const Plan& plan, Rank rank);
 
 /// Walks the instruction list of one rank; nothing else decides what runs.
 /// Never assumes that enqueued work is done: order comes from the stream, from
@@ -75,7 +76,7 @@ class Executor {
   /// The masters of every layer whose weights this rank keeps (host memory).
   [[nodiscard]] std::map<LayerId, std::vector<float>> weights();
 
-  /// Masters and momentum of the layers that this rank saves(), where the pipeline is empty.
+  /// Masters and momentum of this rank's saved_layers(), where the pipeline is empty.
   [[nodiscard]] LayerStates state();
   /// The layers with weights that this rank keeps, by name: it needs their states.
   [[nodiscard]] std::vector<std::string> kept_layers() const;

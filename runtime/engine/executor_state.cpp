@@ -34,35 +34,41 @@ std::vector<float> joined(const Layer& layer, const std::map<std::string, Parame
   return all;
 }
 
+/// Its weights are here between two steps, and not only fetched.
+bool keeps(const LayerRuntime& layer) { return layer.versions() > 0 && !layer.layer().parameters.empty(); }
+
 }  // namespace
 
-bool saves(const Plan& plan, Rank rank, LayerId layer) {
-  return std::any_of(plan.stages.begin(), plan.stages.end(), [&](const Stage& stage) {
-    return updates_weights(stage.work) && stage.owners.front() == rank &&
-           std::binary_search(stage.layers.begin(), stage.layers.end(), layer);
-  });
+std::vector<LayerId> saved_layers(const Plan& plan, Rank rank) {
+  std::vector<LayerId> saved;
+  for (const Stage& stage : plan.stages)
+    if (updates_weights(stage.work) && stage.owners.front() == rank)
+      for (const LayerId layer : stage.layers)
+        if (!plan.profile.model.layers[at(layer)].parameters.empty()) saved.push_back(layer);
+  std::sort(saved.begin(), saved.end());
+  return saved;
 }
 
 LayerStates Executor::state() {
   LayerStates states;
-  for (auto& [id, layer] : layers_)
-    if (!layer.layer().parameters.empty() && saves(plan_, comm_.rank(), id))
-      states[layer.layer().name] = cut(layer.layer(), layer.save(*stream_), layer.save_momentum(*stream_));
+  for (const LayerId id : saved_layers(plan_, comm_.rank())) {
+    const LayerRuntime& layer = layers_.at(id);
+    states[layer.layer().name] = cut(layer.layer(), layer.save(*stream_), layer.save_momentum(*stream_));
+  }
   return states;
 }
 
 std::vector<std::string> Executor::kept_layers() const {
   std::vector<std::string> names;
   for (const auto& [id, layer] : layers_)
-    if (layer.versions() > 0 && !layer.layer().parameters.empty()) names.push_back(layer.layer().name);
+    if (keeps(layer)) names.push_back(layer.layer().name);
   return names;
 }
 
 void Executor::load(const LayerStates& states) {
-  const std::vector<std::string> kept = kept_layers();
-  require_fitting(states, model_, kept);
+  require_fitting(states, model_, kept_layers());
   for (auto& [id, layer] : layers_) {
-    if (std::find(kept.begin(), kept.end(), layer.layer().name) == kept.end()) continue;
+    if (!keeps(layer)) continue;
     const auto& parameters = states.at(layer.layer().name);
     layer.load(*stream_, joined(layer.layer(), parameters, &ParameterState::weights));
     const std::vector<float> momentum = joined(layer.layer(), parameters, &ParameterState::momentum);

@@ -75,7 +75,7 @@ Trainer::Trainer(const Plan& plan, Communicator& comm, DataLoader& data, Executo
 TrainingSummary Trainer::train() {
   std::int64_t steps = settings_.first_step;
   summary_.evaluation = recorder_.earlier_evaluation();
-  checkpointer_.hear(comm_.finish_max(comm_.start_max(checkpointer_.notes())));
+  checkpointer_.exchange_notes();
   (void)lap();
   if (steps > 0 && !summary_.evaluation) pause(steps);
   while (steps < settings_.steps && checkpointer_.stop_signal() == 0) {

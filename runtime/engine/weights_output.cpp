@@ -26,13 +26,6 @@ class Part {
   std::string path_;
 };
 
-Weights weights_of(const LayerStates& states) {
-  Weights weights;
-  for (const auto& [layer, parameters] : states)
-    for (const auto& [name, parameter] : parameters) weights[layer][name] = {parameter.shape, parameter.weights};
-  return weights;
-}
-
 }  // namespace
 
 void save_weights(Communicator& comm, Executor& executor, const std::string& path, const Provenance& provenance) {

@@ -113,8 +113,8 @@ void check(TrainOptions& options, const po::variables_map& values) {
       throw usage_error(text("--checkpoints names ", taken, ", which holds something else: name another folder"));
 }
 
-RunHeader header(const TrainOptions& options, const Words& words, const po::variables_map& values, const Plan& plan,
-                 const Device& device, const Timeline& predicted, std::int64_t first_step) {
+RunHeader header(const TrainOptions& options, const Provenance& provenance, const Plan& plan, const Device& device,
+                 const Timeline& predicted, std::int64_t first_step) {
   RunHeader header;
   header.plan = plan;
   header.predicted = predicted;
@@ -122,16 +122,16 @@ RunHeader header(const TrainOptions& options, const Words& words, const po::vari
   header.threads = options.threads;
   header.device = device.fingerprint();
   header.started = timestamp();
-  header.command_line = command_line("sluice-run train", words);
-  header.settings = resolved_options(values);
+  header.command_line = provenance.command_line;
+  header.settings = provenance.parameters;
   header.first_step = first_step;
   if (const char* job = std::getenv("SLURM_JOB_ID")) header.job = job;
   return header;
 }
 
 /// What every checkpoint of this run says.
-CheckpointManifest conditions(const TrainOptions& options, const Words& words, const po::variables_map& values,
-                              const Plan& plan, const DataLoader& data, const Device& device) {
+CheckpointManifest conditions(const TrainOptions& options, const Provenance& provenance, const Plan& plan,
+                              const DataLoader& data, const Device& device) {
   CheckpointManifest conditions;
   conditions.seed = options.seed;
   conditions.samples = data.samples(Split::train);
@@ -142,8 +142,8 @@ CheckpointManifest conditions(const TrainOptions& options, const Words& words, c
   conditions.device = device.fingerprint();
   conditions.model = plan.profile.model.name;
   conditions.schedule = plan.schedule;
-  conditions.command_line = command_line("sluice-run train", words);
-  conditions.settings = resolved_options(values);
+  conditions.command_line = provenance.command_line;
+  conditions.settings = provenance.parameters;
   return conditions;
 }
 
@@ -256,7 +256,8 @@ void train_command(Communicator& world, const Words& words) {
     if (options.epochs > 0)
       options.trainer.steps = options.epochs * (data->samples(Split::train) / data->global_batch());
   });
-  const CheckpointManifest conditions = sluice::conditions(options, words, *values, plan, *data, *device);
+  const Provenance provenance{command_line("sluice-run train", words), resolved_options(*values)};
+  const CheckpointManifest conditions = sluice::conditions(options, provenance, plan, *data, *device);
   const Model& model = plan.profile.model;
   const std::optional<CheckpointManifest> checkpoint = find_checkpoint(comm, options, conditions, model);
   options.trainer.first_step = checkpoint ? checkpoint->step : 0;
@@ -271,7 +272,7 @@ void train_command(Communicator& world, const Words& words) {
 
   const Prediction predicted = predict_step(plan);
   Recorder recorder(comm, clock, options.output,
-                    header(options, words, *values, plan, *device, predicted.timeline, options.trainer.first_step),
+                    header(options, provenance, plan, *device, predicted.timeline, options.trainer.first_step),
                     options.resume);
   Checkpointer checkpointer(plan, comm, *executor, recorder, clock, stop, options.checkpoints, conditions,
                             options.trainer.first_step);
@@ -282,9 +283,7 @@ void train_command(Communicator& world, const Words& words) {
     throw stopped(summary, options, checkpointer.newest());
   }
   recorder.finish();
-  if (options.weights)
-    save_weights(comm, *executor, *options.weights,
-                 {command_line("sluice-run train", words), resolved_options(*values)});
+  if (options.weights) save_weights(comm, *executor, *options.weights, provenance);
   if (world.rank() == 0)
     std::cout << "steps=" << options.trainer.steps << " loss=" << text_or_none(summary.loss)
               << " accuracy=" << (summary.evaluation ? text(summary.evaluation->accuracy) : "none")
