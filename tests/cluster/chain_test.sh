@@ -2,7 +2,6 @@
 # The whole path by jobscripts/submit.sh on two nodes x two ranks: from probing to the report of a trained LeNet-5, whose
 # losses equal those of one rank. Then chains with an element that fails: their code, and nothing is left in the queue.
 source "$(dirname "$0")/lib.sh"
-images=${SLUICE_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/t10k
 training=(--data data.h5 --epochs 3 --seed 3 --learning-rate 0.05 --momentum 0.9)
 measure=(measure --model lenet5 --image 28 --channels 1 --classes 10 --microbatch 32)
 optimize=(optimize --ranks 4 --schedule 1f1b --microbatches 4)
@@ -28,9 +27,7 @@ expect_empty_queue() { # what
   fail "$1: left in the queue: $(on_head squeue)"
 }
 
-on_head "$build/bin/sluice-dataset" idx --train-images "$images-images-idx3-ubyte.gz" \
-  --train-labels "$images-labels-idx1-ubyte.gz" --test-images "$images-images-idx3-ubyte.gz" \
-  --test-labels "$images-labels-idx1-ubyte.gz" -o data.h5
+make_fashion_dataset
 
 chain --wait lenet5 "${measure[@]}" "${optimize[@]}" --exactly train "${training[@]}" || { cat lenet5/*.log; fail 'the chain'; }
 expect_equal 'losses' 234 "$(column lenet5/results.h5 /steps/loss | wc -l)"

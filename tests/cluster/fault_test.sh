@@ -2,7 +2,6 @@
 # Jobs on two nodes x two ranks that lose a rank or a link: they end soon after the wait limit, say who does not answer,
 # leave nobody behind, and what they had recorded can be read.
 source "$(dirname "$0")/lib.sh"
-images=${SLUICE_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/t10k
 limit=3      # of a wait [s]
 patience=60  # with 5 s for the roll call, and the launcher's own time to clean up
 
@@ -54,9 +53,7 @@ expect_readable() {
   "$build/bin/sluice" report results.h5 >report.txt || fail "$1: what was recorded cannot be read"
 }
 
-on_head "$build/bin/sluice-dataset" idx --train-images "$images-images-idx3-ubyte.gz" \
-  --train-labels "$images-labels-idx1-ubyte.gz" --test-images "$images-images-idx3-ubyte.gz" \
-  --test-labels "$images-labels-idx1-ubyte.gz" -o data.h5
+make_fashion_dataset
 # Micro-batches of 256: activations of some MiB, which take longer than the kernels.
 on_head "$build/bin/sluice-run" profile --model lenet5 --image 28 --channels 1 --classes 10 --microbatch 256 \
   --repeats 3 -o profile.h5

@@ -2,7 +2,6 @@
 # Every job script: what ShellCheck and Slurm say of it, from the source tree and installed. Two plans as a job array.
 # What each rank was given, and starts that cannot work, which are refused at once and say what to do.
 source "$(dirname "$0")/lib.sh"
-images=${SLUICE_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/t10k
 scripts=$source_tree/jobscripts
 
 ! command -v shellcheck >/dev/null || shellcheck "$scripts"/*
@@ -18,9 +17,7 @@ for script in "$scripts"/*.sbatch "$installed"/*.sbatch; do
   done
 done
 
-on_head "$build/bin/sluice-dataset" idx --train-images "$images-images-idx3-ubyte.gz" \
-  --train-labels "$images-labels-idx1-ubyte.gz" --test-images "$images-images-idx3-ubyte.gz" \
-  --test-labels "$images-labels-idx1-ubyte.gz" -o data.h5 >/dev/null
+make_fashion_dataset
 on_head "$build/bin/sluice-run" profile --model lenet5 --image 28 --channels 1 --classes 10 --microbatch 8 \
   --repeats 2 -o profile.h5 2>/dev/null
 plan() { # schedule, options

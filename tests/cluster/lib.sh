@@ -22,6 +22,14 @@ expect_between() { # what, least, value, most
 sent_by() { cluster counters | awk -v node="$1" '$1 == node { print $2 }'; }
 sent_by_all() { cluster counters | awk '{ print $2 }' | sum; }
 
+# Fashion-MNIST's test images as data.h5, to train with and to test.
+images=${SLUICE_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/t10k
+make_fashion_dataset() {
+  on_head "$build/bin/sluice-dataset" idx --train-images "$images-images-idx3-ubyte.gz" \
+    --train-labels "$images-labels-idx1-ubyte.gz" --test-images "$images-images-idx3-ubyte.gz" \
+    --test-labels "$images-labels-idx1-ubyte.gz" -o data.h5 >/dev/null
+}
+
 # A job script, submitted from here, until its end; its log if it fails.
 submit() { # job script and arguments
   # shellcheck disable=SC2154 # build is set below

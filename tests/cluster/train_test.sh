@@ -4,14 +4,11 @@
 # payload between the nodes is what the plan says to the byte, and the nodes'
 # network interfaces carried that and little more.
 source "$(dirname "$0")/lib.sh"
-images=${SLUICE_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/t10k
 steps=200
 training=(--data data.h5 --steps "$steps" --seed 7 --learning-rate 0.02 --momentum 0.9)
 optimize=("$build/bin/sluice" optimize --profile profile.h5 --microbatches 4)
 
-on_head "$build/bin/sluice-dataset" idx --train-images "$images-images-idx3-ubyte.gz" \
-  --train-labels "$images-labels-idx1-ubyte.gz" --test-images "$images-images-idx3-ubyte.gz" \
-  --test-labels "$images-labels-idx1-ubyte.gz" -o data.h5
+make_fashion_dataset
 on_head "$build/bin/sluice-run" profile --model lenet5 --image 28 --channels 1 --classes 10 --microbatch 8 \
   --device host --threads 1 -o profile.h5
 "${optimize[@]}" --ranks 1 --schedule sequential -o sequential-plan.h5

@@ -5,7 +5,6 @@ microbatches=4
 
 # 400 images of 32 x 32, cut out of the pixels of smaller ones: what they show does not matter here.
 make_dataset() {
-  local images=${SLUICE_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/t10k
   excerpt() { zcat "$images-$1.gz" 2>/dev/null | tail -c "+$2" | head -c "$3" || true; } # part, first byte, bytes
   { printf '\0\0\10\3\0\0\1\220\0\0\0\40\0\0\0\40' && excerpt images-idx3-ubyte 17 409600; } >images.idx
   { printf '\0\0\10\1\0\0\1\220' && excerpt labels-idx1-ubyte 9 400; } >labels.idx
