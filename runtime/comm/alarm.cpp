@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <thread>
 
@@ -23,6 +24,18 @@ constexpr int kNoAnswer = -1, kBusy = 0, kWaits = 1;
 volatile std::sig_atomic_t exit_code_on_sigterm = 0;
 
 void leave_on_sigterm(int /*signal*/) { _exit(exit_code_on_sigterm); }
+
+/// Where SIGTERM is blocked, as in training, it no longer is. One that waited there is dropped: it asked for another
+/// end.
+void hear_sigterm() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  const timespec at_once{};
+  (void)sigtimedwait(&set, nullptr, &at_once);
+  std::signal(SIGTERM, leave_on_sigterm);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
 
 /// Polls until `done` or the time is over. @return whether it is done
 template <typename Done>
@@ -93,7 +106,7 @@ void Alarm::listen(bool waits) {
 void Alarm::must_end(int exit_code) {
   if (guard_) return;
   exit_code_on_sigterm = exit_code;
-  std::signal(SIGTERM, leave_on_sigterm);
+  hear_sigterm();
   guard_ = std::make_unique<ExitGuard>(
       kEndLimit, exit_code,
       text(whoami(), ": did not end within ", kEndLimit.count(), " s of a fault, leaving with exit code ", exit_code));

@@ -15,7 +15,7 @@ enum Note : std::size_t { kStop, kTimeIsUp, kOwnNotes };
 }  // namespace
 
 Checkpointer::Checkpointer(const Plan& plan, Communicator& comm, Executor& executor, Recorder& recorder,
-                           const StepClock& clock, const StopRequest& stop, CheckpointSettings settings,
+                           const StepClock& clock, StopRequest& stop, CheckpointSettings settings,
                            CheckpointManifest conditions, std::int64_t first_step)
     : comm_(comm),
       recorder_(recorder),

@@ -29,8 +29,7 @@ class Checkpointer {
   /// @param first_step  steps done before the run: it goes on from the checkpoint of that step, or begins anew with 0
   /// @throws AgreedError like CheckpointWriter
   Checkpointer(const Plan& plan, Communicator& comm, Executor& executor, Recorder& recorder, const StepClock& clock,
-               const StopRequest& stop, CheckpointSettings settings, CheckpointManifest conditions,
-               std::int64_t first_step);
+               StopRequest& stop, CheckpointSettings settings, CheckpointManifest conditions, std::int64_t first_step);
 
   /// What this rank has to tell, for the next agreement, as many numbers at all ranks; and what that agreement made of
   /// all ranks'. Between the two no checkpoint may be taken.
@@ -62,7 +61,7 @@ class Checkpointer {
   Communicator& comm_;
   Recorder& recorder_;
   const StepClock& clock_;
-  const StopRequest& stop_;
+  StopRequest& stop_;
   CheckpointSettings settings_;
   CheckpointManifest conditions_;
   CheckpointWriter writer_;

@@ -1,48 +1,45 @@
 #include "runtime/engine/stop_request.h"
 
+#include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "core/text.h"
 
 namespace sluice {
 namespace {
 
-volatile std::sig_atomic_t noted_signal = 0;
-
-void note(int signal) {
-  if (noted_signal == 0) noted_signal = signal;
+sigset_t requests() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGUSR1);
+  return set;
 }
 
-void install(int signal, struct sigaction& before) {
-  struct sigaction action {};
-  action.sa_handler = note;
-  action.sa_flags = SA_RESTART;  // a file that is being written is not to see an error for it
-  sigemptyset(&action.sa_mask);
-  sigaction(signal, &action, &before);
-}
-
-void restore(int signal, const struct sigaction& before) {
-  struct sigaction now {};
-  sigaction(signal, nullptr, &now);
-  if (now.sa_handler == note) sigaction(signal, &before, nullptr);
+/// A signal that waits, which then no longer does; 0 if none does.
+int take() {
+  const sigset_t set = requests();
+  const timespec at_once{};
+  return std::max(0, sigtimedwait(&set, nullptr, &at_once));
 }
 
 }  // namespace
 
 StopRequest::StopRequest() {
-  struct sigaction now {};
-  sigaction(SIGTERM, nullptr, &now);
-  if (now.sa_handler != note) noted_signal = 0;
-  install(SIGTERM, before_term_);
-  install(SIGUSR1, before_usr1_);
+  const sigset_t set = requests();
+  pthread_sigmask(SIG_BLOCK, &set, &before_);
 }
 
 StopRequest::~StopRequest() {
-  restore(SIGTERM, before_term_);
-  restore(SIGUSR1, before_usr1_);
+  while (take() != 0) continue;
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-int StopRequest::signal() const { return noted_signal; }
+int StopRequest::signal() {
+  if (signal_ == 0) signal_ = take();
+  return signal_;
+}
 
 std::string signal_name(int signal) {
   const char* name = sigabbrev_np(signal);

@@ -5,22 +5,26 @@
 
 namespace sluice {
 
-/// SIGTERM and SIGUSR1 ask a run to stop when it suits it: while this stands they are noted and do nothing else. One
-/// inside another hears also what the outer one has noted.
+/// SIGTERM and SIGUSR1 ask a run to stop when it suits it: while this stands they are blocked, and wait until someone
+/// asks for them. No handler may run for them: kernels that oneDNN generates use the stack pointer as a register of
+/// their own, so that a handler's frame would be written into the heap.
+///
+/// To be made before any other thread is started: threads inherit what is blocked, one that does not would still die of
+/// a signal to the process. One inside another hears also what came before it.
 class StopRequest {
  public:
   StopRequest();
-  /// What the signals did before they do again, unless someone else has taken them over since.
+  /// Signals that still wait are dropped, later ones do what they did before this stood.
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
-  /// The signal that came first; 0: none.
-  [[nodiscard]] int signal() const;
+  /// The signal that was seen first; 0: none yet.
+  [[nodiscard]] int signal();
 
  private:
-  struct sigaction before_term_ {};
-  struct sigaction before_usr1_ {};
+  sigset_t before_{};
+  int signal_ = 0;
 };
 
 /// "SIGTERM"

@@ -86,10 +86,10 @@ int flush_output(int code) {
 int main(int argc, char** argv) {
   try {
     const sluice::Words words(argv + 1, argv + argc);
-    // Training that is asked to stop while MPI starts or ends does not die of it. Never destroyed: the process may
-    // still be leaving when it is asked again.
-    static const auto* const noted = !words.empty() && words[0] == "train" ? new sluice::StopRequest : nullptr;
-    static_cast<void>(noted);
+    // Training that is asked to stop while MPI starts or ends does not die of it, and MPI's threads hear nothing of it.
+    // Never destroyed: the process may still be leaving when it is asked again.
+    static const auto* const until_the_end = !words.empty() && words[0] == "train" ? new sluice::StopRequest : nullptr;
+    static_cast<void>(until_the_end);
     const auto settings = sluice::CommunicatorSettings::from_environment();
     sluice::MpiSession session(settings.wait_limit());
     int code = 0;

@@ -228,7 +228,7 @@ TrainingSummary train(Trainer& trainer, Recorder& recorder, std::unique_ptr<Exec
 }  // namespace
 
 void train_command(Communicator& world, const Words& words) {
-  const StopRequest stop;
+  StopRequest stop;
   TrainOptions options;
   const CommandSyntax syntax{"sluice-run train --plan PLAN --data DATA (--steps N | --epochs E) -o RESULTS",
                              options_table(options, world),

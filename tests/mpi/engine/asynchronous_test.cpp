@@ -97,7 +97,7 @@ class Asynchronous : public Equality {
     Recorder recorder(world_, clock, results_, header(plan));
     const TrainerSettings settings = this->settings(pipeline, plan);
     require_long_stretches(plan, data, settings);
-    const StopRequest stop;
+    StopRequest stop;
     Checkpointer none(plan, world_, executor, recorder, clock, stop, {}, {}, 0);
     (void)Trainer(plan, world_, data, executor, recorder, none, clock, settings).train();
     recorder.finish();
@@ -175,7 +175,7 @@ TEST_F(Asynchronous, every_rank_leaves_when_a_loss_is_not_finite) {
   Executor executor(plan, *host_, world_, data, clock, {1, {.learning_rate = 1e30F}});
   executor.initialise();
   Recorder recorder(world_, clock, results_, header(plan));
-  const StopRequest stop;
+  StopRequest stop;
   Checkpointer none(plan, world_, executor, recorder, clock, stop, {}, {}, 0);
   Trainer trainer(plan, world_, data, executor, recorder, none, clock, settings(pipeline, plan));
   EXPECT_THROW((void)trainer.train(), AgreedError);

@@ -212,8 +212,9 @@ TEST_F(Checkpoints, do_not_go_where_other_things_are) {
 /// Whether the process has come to where it hears a signal.
 bool hears(pid_t process, int signal) {
   const std::string status = contents(text("/proc/", process, "/status"));
-  const std::size_t caught = status.find("SigCgt:");
-  return caught != std::string::npos && (std::stoull(status.substr(caught + 7), nullptr, 16) >> (signal - 1) & 1) != 0;
+  const std::size_t blocked = status.find("SigBlk:");  // until it asks for it
+  return blocked != std::string::npos &&
+         (std::stoull(status.substr(blocked + 7), nullptr, 16) >> (signal - 1) & 1) != 0;
 }
 
 TEST_F(Checkpoints, can_be_asked_for_as_soon_as_ranks_begin_and_until_they_are_gone) {

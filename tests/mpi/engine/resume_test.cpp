@@ -114,9 +114,10 @@ class Resume : public TrainingRuns {
     for (int delay_ms = 30; steps < kLong.steps; delay_ms *= 2) {
       const StopRequest until_the_sender_has_ended;
       std::atomic<bool> ended = false;
+      const pthread_t trains = pthread_self();  // MPI's threads, begun before, would die of a signal to the process
       std::thread sender([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
-        if (world_.rank() == 2 && !ended) kill(getpid(), signal);
+        if (world_.rank() == 2 && !ended) pthread_kill(trains, signal);
       });
       const TrainingSummary summary = run(plan, kLong, kAtTheEnd);
       ended = true;

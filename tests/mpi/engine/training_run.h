@@ -48,7 +48,7 @@ class TrainingRuns : public Equality {
   TrainingSummary run(const Plan& plan, TrainerSettings settings, CheckpointSettings checkpoints,
                       Device* device = nullptr) {
     EXPECT_FALSE(verify(plan)) << to_string(*verify(plan));
-    const StopRequest stop;
+    StopRequest stop;
     const StepClock clock;
     const std::unique_ptr<DataLoader> data = open(data_, plan);
     checkpoints.folder = file("checkpoints");
