@@ -86,9 +86,10 @@ start() { # nodes [rate]
 
 with() { # nodes rate command...
   command= # not local: the trap reads it
-  trap 'kill $command 2>/dev/null || true; stop' EXIT
-  trap 'exit 143' TERM # while bash waits for a command in the foreground, it hears nothing
-  trap 'exit 130' INT
+  # A second signal (`timeout` sends one to the process and one to its group) must not end the cleaning up.
+  trap 'trap "" TERM INT; kill $command 2>/dev/null || true; stop' EXIT
+  trap 'trap "" TERM INT; exit 143' TERM # while bash waits for a command in the foreground, it hears nothing
+  trap 'trap "" TERM INT; exit 130' INT
   start "$1" "$2"
   "${@:3}" &
   command=$!
