@@ -7,7 +7,7 @@
 #include "core/asynchronous.h"
 #include "core/error.h"
 #include "core/index.h"
-#include "core/storage/record_lock.h"
+#include "core/storage/folder_lock.h"
 #include "core/storage/results_tables.h"
 #include "core/text.h"
 
@@ -300,7 +300,7 @@ void merge_results(const std::string& path) {
 bool merge_ended_run(const std::string& file_or_folder) {
   const std::string path = results_path(file_or_folder);
   if (!fs::is_directory(parts_folder(path))) return false;
-  const RecordLock lock(parts_folder(path));
+  const FolderLock lock(parts_folder(path));
   if (parts_of(path).empty()) return false;
   merge_results(path);
   return true;

@@ -81,7 +81,7 @@ int Recorder::begin(RunHeader header, bool resume) {
   constexpr double kUnknown = -std::numeric_limits<double>::infinity();
   std::array<double, 4> of_rank_zero{kUnknown, kUnknown, kUnknown, kUnknown};
   on_rank_zero(comm_, [&] {
-    lock_ = std::make_unique<RecordLock>(parts_folder(path_));
+    lock_ = std::make_unique<FolderLock>(parts_folder(path_));
     const std::optional<RunResults> earlier = resume ? earlier_attempts(path_, header) : std::nullopt;
     of_rank_zero[0] = begin_results(path_, header, earlier.has_value());
     if (!earlier) return;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/storage/record_lock.h"
+#include "core/storage/folder_lock.h"
 #include "core/storage/results_file.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/clock.h"
@@ -51,7 +51,7 @@ class Recorder {
   Communicator& comm_;
   const StepClock& clock_;
   std::string path_;
-  std::unique_ptr<RecordLock> lock_;  ///< on rank 0
+  std::unique_ptr<FolderLock> lock_;  ///< on rank 0
   std::optional<Evaluation> earlier_evaluation_;
   ResultsWriter writer_;
   std::int64_t last_flush_ns_ = 0;

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/prediction.h"
+#include "core/storage/folder_lock.h"
 #include "core/text.h"
 #include "runtime/engine/agreement.h"
 #include "runtime/engine/command/commands.h"
@@ -186,6 +187,16 @@ void set_weights(Communicator& comm, Executor& executor, const TrainOptions& opt
   });
 }
 
+/// Two runs must not write checkpoints into one folder. On rank 0; nobody else is in a folder that is not there.
+/// Collective. @throws AgreedError (bad input) if another run does
+std::unique_ptr<FolderLock> lock_checkpoints(Communicator& comm, const std::string& folder) {
+  std::unique_ptr<FolderLock> lock;
+  on_rank_zero(comm, [&] {
+    if (std::filesystem::is_directory(folder)) lock = std::make_unique<FolderLock>(folder);
+  });
+  return lock;
+}
+
 AgreedError stopped(const TrainingSummary& summary, const TrainOptions& options, std::int64_t newest) {
   const std::string stop = text("stopped by ", signal_name(summary.stop_signal), " after step ", summary.steps, " of ",
                                 options.trainer.steps, ": ");
@@ -268,6 +279,7 @@ void train_command(Communicator& world, const Words& words) {
   });
   set_weights(comm, *executor, options, model, checkpoint);
   if (options.checkpoints.regular()) make_checkpoints_folder(comm, options.checkpoints.folder);
+  const std::unique_ptr<FolderLock> lock = lock_checkpoints(comm, options.checkpoints.folder);
   warn_of_other_device(comm, *device, plan.profile, options.threads);
 
   const Prediction predicted = predict_step(plan);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/storage/checkpoint_files.h"
+#include "core/storage/folder_lock.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/results_file.h"
 #include "core/storage/weights_file.h"
@@ -161,6 +162,17 @@ TEST_F(Checkpoints, begin_anew_where_there_are_none) {
 }
 
 /// Each rank sees a folder of its own under the same name.
+TEST_F(Checkpoints, are_those_of_one_run_at_a_time) {
+  train_two_steps();
+  const std::string elsewhere = text("--steps 4 --resume --checkpoints ", folder(), " -o ", file("other.h5"));
+  {
+    const FolderLock other(folder());
+    expect_refused_resume(train(2, "two.h5", elsewhere), "another run is writing there");
+    EXPECT_FALSE(std::filesystem::exists(file("other.h5")));
+  }
+  EXPECT_EQ(train(2, "two.h5", elsewhere).code, 0);
+}
+
 TEST_F(Checkpoints, need_a_folder_that_all_nodes_share) {
   const auto train_apart = [&](const std::string& more) {
     const auto rank_in = [&](const char* disk) {

@@ -16,10 +16,10 @@
 #include "core/simulator.h"
 #include "core/storage/cluster_file.h"
 #include "core/storage/dataset_file.h"
+#include "core/storage/folder_lock.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
 #include "core/storage/reader.h"
-#include "core/storage/record_lock.h"
 #include "core/storage/results_file.h"
 #include "core/storage/weights_file.h"
 #include "core/text.h"
@@ -379,7 +379,7 @@ TEST_F(SluiceRun, refuses_a_record_that_another_run_is_writing) {
   write_plan(file("plan.h5"), two_rank_plan());
   const std::string words = text("--steps 1 -o ", file("results.h5"));
   {
-    const RecordLock other(parts_folder(file("results.h5")));
+    const FolderLock other(parts_folder(file("results.h5")));
     expect_refused(train(2, "plan.h5", words), ExitCode::bad_input, "another run is writing");
   }
   EXPECT_EQ(train(2, "plan.h5", words).code, 0);

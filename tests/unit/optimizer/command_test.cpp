@@ -14,9 +14,9 @@
 #include "core/storage/checkpoint_files.h"
 #include "core/storage/cluster_file.h"
 #include "core/storage/dataset_file.h"
+#include "core/storage/folder_lock.h"
 #include "core/storage/plan_file.h"
 #include "core/storage/profile_file.h"
-#include "core/storage/record_lock.h"
 #include "core/storage/results_file.h"
 #include "core/storage/weights_file.h"
 #include "core/text.h"
@@ -522,7 +522,7 @@ TEST_F(Command, merges_what_a_killed_run_left_but_not_while_one_lasts) {
   header.places.resize(header.plan.cluster.ranks.size());
   const std::string results = path("r.h5");
   {
-    const RecordLock lock(parts_folder(results));
+    const FolderLock lock(parts_folder(results));
     ASSERT_EQ(begin_results(results, header), 0);
     expect_failure("report --merge " + results, 3, "another run is writing");
   }

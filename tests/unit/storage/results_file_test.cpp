@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/storage/folder_lock.h"
 #include "core/storage/reader.h"
-#include "core/storage/record_lock.h"
 #include "tests/unit/storage/samples.h"
 
 namespace sluice {
@@ -215,7 +215,7 @@ TEST(Results, of_a_run_that_has_ended_are_merged_on_request) {
   EXPECT_FALSE(merge_ended_run(path));
   EXPECT_EQ(folder.entries(), 0u);
   {
-    const RecordLock lock(parts);
+    const FolderLock lock(parts);
     ASSERT_EQ(begin_results(path, sample_header()), 0);
     EXPECT_THROW(merge_ended_run(path), Error);
     EXPECT_THROW(merge_ended_run(parts), Error);
@@ -284,12 +284,12 @@ TEST(Results, a_folder_of_parts_has_one_writer_at_a_time) {
   const ScratchFolder folder;
   const std::string parts = parts_folder(folder.file("run.h5"));
   {
-    const RecordLock first(parts);
-    EXPECT_THROW(RecordLock second(parts), Error);
+    const FolderLock first(parts);
+    EXPECT_THROW(FolderLock second(parts), Error);
     ASSERT_EQ(begin_results(folder.file("run.h5"), sample_header()), 0);  // keeps the folder that is locked
-    EXPECT_THROW(RecordLock second(parts), Error);
+    EXPECT_THROW(FolderLock second(parts), Error);
   }
-  const RecordLock later(parts);
+  const FolderLock later(parts);
 }
 
 TEST(Results, a_part_being_written_is_not_read) {

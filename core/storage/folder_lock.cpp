@@ -1,4 +1,4 @@
-#include "core/storage/record_lock.h"
+#include "core/storage/folder_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,15 +12,15 @@
 
 namespace sluice {
 
-RecordLock::RecordLock(const std::string& folder) {
+FolderLock::FolderLock(const std::string& folder) {
   mkdir(folder.c_str(), 0777);  // there already, or impossible: who writes into it says why
   file_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file_ < 0 || flock(file_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   close(file_);
-  throw bad_input(text(folder, ": another run is writing its record there: name another output, or wait for it"));
+  throw bad_input(text(folder, ": another run is writing there: name another folder or output, or wait for it"));
 }
 
-RecordLock::~RecordLock() {
+FolderLock::~FolderLock() {
   if (file_ >= 0) close(file_);
 }
 
