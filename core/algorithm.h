@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -40,5 +41,10 @@ struct Route {
   std::int64_t segment_bytes = 0;  ///< multicast: passed on in segments of this size; 0: whole
   auto operator<=>(const Route&) const = default;
 };
+
+/// What a route passes on at once of a payload: a segment, or all of it.
+[[nodiscard]] inline std::int64_t message_bytes(const Route& route, std::int64_t payload_bytes) {
+  return route.segment_bytes == 0 ? payload_bytes : std::min(route.segment_bytes, payload_bytes);
+}
 
 }  // namespace sluice

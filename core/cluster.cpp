@@ -19,12 +19,16 @@ const LinkClass& link_class(const Cluster& cluster, LinkKind kind) {
   return kind == LinkKind::intra_node ? cluster.intra_node : cluster.inter_node;
 }
 
-const LinkClass& link_class(const Cluster& cluster, LinkKind kind, CollectiveKind collective, Algorithm algorithm,
-                            std::size_t moves) {
+LinkClasses link_classes(const Cluster& cluster, CollectiveKind collective, const Route& route, std::int64_t bytes,
+                         std::size_t moves) {
+  const std::int64_t message = message_bytes(route, bytes);
+  const AlgorithmCost* nearest = nullptr;
   for (const AlgorithmCost& cost : cluster.algorithm_costs)
-    if (moves > 1 && cost.collective == collective && cost.algorithm == algorithm)
-      return kind == LinkKind::intra_node ? cost.intra_node : cost.inter_node;
-  return link_class(cluster, kind);
+    if (moves > 1 && cost.collective == collective && cost.algorithm == route.algorithm && cost.from_bytes <= message &&
+        (nearest == nullptr || nearest->from_bytes < cost.from_bytes))
+      nearest = &cost;
+  if (nearest == nullptr) return {cluster.intra_node, cluster.inter_node};
+  return {nearest->intra_node, nearest->inter_node};
 }
 
 Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClass inter, std::int64_t memory_bytes) {
@@ -96,6 +100,7 @@ void validate(const Cluster& cluster) {
     if (!knows(cost.algorithm, cost.collective)) throw bad_input(text(name, ": there is no such algorithm"));
     validate_link(cost.intra_node, text(name, ", ", to_string(LinkKind::intra_node)));
     validate_link(cost.inter_node, text(name, ", ", to_string(LinkKind::inter_node)));
+    if (cost.from_bytes < 0) throw bad_input(text(name, ": from_bytes ", cost.from_bytes, ", expected at least 0"));
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -28,13 +30,15 @@ struct RankSpec {
 };
 
 /// What an algorithm's messages take, as fitted to its own times on these nodes (after Nuriyev, Rico-Gallego,
-/// Lastovetsky 2022): contention and protocol make them differ from those of lone messages.
+/// Lastovetsky 2022): contention and protocol make them differ from those of lone messages, and from those of another
+/// size (Kielmann, Bal, Verstoep 2000).
 struct AlgorithmCost {
   CollectiveKind collective = CollectiveKind::multicast;
   Algorithm algorithm = Algorithm::flat;
-  LinkClass intra_node;
-  LinkClass inter_node;
-  double median_error = 0;  ///< |predicted - measured| / measured over the fitted times
+  LinkClass intra_node = {};
+  LinkClass inter_node = {};
+  double median_error = 0;      ///< |predicted - measured| / measured over the fitted times
+  std::int64_t from_bytes = 0;  ///< of messages from here on (message_bytes()), up to the algorithm's next cost
   bool operator==(const AlgorithmCost&) const = default;
 };
 
@@ -46,7 +50,7 @@ struct Cluster {
   std::vector<std::string> node_names;  ///< one per node
   LinkClass intra_node;
   LinkClass inter_node;
-  std::vector<AlgorithmCost> algorithm_costs = {};  ///< of those that were measured, each once
+  std::vector<AlgorithmCost> algorithm_costs = {};  ///< of those that were measured
   bool operator==(const Cluster&) const = default;
 };
 
@@ -55,10 +59,12 @@ enum class LinkKind : std::uint8_t { intra_node, inter_node };
 
 [[nodiscard]] LinkKind link_between(const Cluster& cluster, Rank a, Rank b);
 [[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind);
-/// For the messages of a collective of `moves` messages: its algorithm's as measured; those of one that was not
-/// measured, and a message that is all there is, take link_class().
-[[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind, CollectiveKind collective,
-                                          Algorithm algorithm, std::size_t moves);
+using LinkClasses = std::array<LinkClass, 2>;  ///< by LinkKind
+/// For the messages of a collective of `moves` messages: its algorithm's, as measured with messages of about that
+/// size; those of one that was not measured, and a message that is all there is, take link_class().
+/// @param bytes  as in collective_time() (core/route_choice.h)
+[[nodiscard]] LinkClasses link_classes(const Cluster& cluster, CollectiveKind collective, const Route& route,
+                                       std::int64_t bytes, std::size_t moves);
 
 /// `nodes` x `ranks_per_node` equal ranks, block-wise: node = rank / ranks_per_node.
 [[nodiscard]] Cluster uniform_cluster(int nodes, int ranks_per_node, LinkClass intra, LinkClass inter,

@@ -1,6 +1,7 @@
 #include "core/route_choice.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <queue>
 #include <set>
@@ -15,19 +16,20 @@
 namespace sluice {
 namespace {
 
+constexpr double kNanosecond = 1e-9;
+
 /// Idle links, and what messages take of them.
 class Links {
  public:
-  Links(const Cluster& cluster, CollectiveKind kind, Algorithm algorithm, std::size_t moves)
-      : cluster_(cluster), kind_(kind), algorithm_(algorithm), moves_(moves), ranks_(cluster.ranks.size()) {
+  Links(const Cluster& cluster, const LinkClasses& classes)
+      : cluster_(cluster), classes_(classes), ranks_(cluster.ranks.size()) {
     int nodes = 0;
     for (const RankSpec& rank : cluster.ranks) nodes = std::max(nodes, rank.node + 1);
     nics_.resize(at(nodes));
   }
 
   [[nodiscard]] double seconds(const Move& move) const {
-    return message_time(link_class(cluster_, link_between(cluster_, move.from, move.to), kind_, algorithm_, moves_),
-                        move.bytes);
+    return message_time(classes_[static_cast<std::size_t>(link_between(cluster_, move.from, move.to))], move.bytes);
   }
 
   /// Both links serve the message next, once it is ready. A copy takes none.
@@ -50,9 +52,7 @@ class Links {
   [[nodiscard]] std::size_t node(Rank rank) const { return at(cluster_.ranks[at(rank)].node); }
 
   const Cluster& cluster_;
-  const CollectiveKind kind_;
-  const Algorithm algorithm_;
-  const std::size_t moves_;
+  const LinkClasses classes_;
   std::vector<FreeAt> ranks_;  // links inside a node
   std::vector<FreeAt> nics_;   // by node
 };
@@ -110,55 +110,20 @@ bool passes_on(std::span<const Move> moves, Rank root, std::int64_t bytes) {
          std::any_of(moves.begin(), moves.end(), [&](const Move& move) { return move.from != root; });
 }
 
-constexpr double kNanosecond = 1e-9;
-
-/// Finds the best number of segments of a multicast. Its time falls with their number while the payload's time counts,
-/// then rises with their latencies: a / k + b k + c (Hockney's pipelined chain), so the least is searched for as such.
-class SegmentSearch {
- public:
-  SegmentSearch(const Group& group, Algorithm algorithm, std::int64_t bytes, const Cluster& cluster)
-      : group_(group), algorithm_(algorithm), bytes_(bytes), cluster_(cluster) {}
-
-  RouteChoice run() {
-    int best = 1;
-    const int most = static_cast<int>(std::clamp<std::int64_t>(bytes_ / kLeastSegment, 1, kMostSegments));
-    while (2 * best <= most && seconds(2 * best) < seconds(best)) best *= 2;
-    for (int low = best / 2 + 1, high = std::min(most, 2 * best - 1); low < high;) {
-      const int middle = (low + high) / 2;
-      seconds(middle) <= seconds(middle + 1) ? high = middle : low = middle + 1;
-    }
-    for (const auto& [segments, time] : known_)
-      if (time < seconds(best)) best = segments;
-    return {{algorithm_, segment_bytes(best)}, seconds(best)};
-  }
-
- private:
-  [[nodiscard]] std::int64_t segment_bytes(int segments) const {
-    return segments == 1 ? 0 : (bytes_ + segments - 1) / segments;
-  }
-
-  double seconds(int segments) {
-    const auto [known, is_new] = known_.try_emplace(segments, 0);
-    if (is_new)
-      known->second =
-          collective_time(CollectiveKind::multicast, group_, {algorithm_, segment_bytes(segments)}, bytes_, cluster_);
-    return known->second;
-  }
-
-  const Group& group_;
-  const Algorithm algorithm_;
-  const std::int64_t bytes_;
-  const Cluster& cluster_;
-  std::map<int, double> known_;  // by number of segments
-};
-
 RouteChoice best_segments(CollectiveKind kind, const Group& group, Algorithm algorithm, std::int64_t bytes,
                           const Cluster& cluster) {
-  const Route whole{algorithm, 0};
-  if (kind == CollectiveKind::multicast && algorithm != Algorithm::mpi && bytes > 1 &&
-      passes_on(multicast_moves(group, whole, bytes, cluster), group.root, bytes))
-    return SegmentSearch(group, algorithm, bytes, cluster).run();
-  return {whole, collective_time(kind, group, whole, bytes, cluster)};
+  const auto choice = [&](std::int64_t segment_bytes) {
+    const Route route{algorithm, segment_bytes};
+    return RouteChoice{route, collective_time(kind, group, route, bytes, cluster)};
+  };
+  RouteChoice best = choice(0);
+  if (kind != CollectiveKind::multicast || algorithm == Algorithm::mpi || bytes < 2 * kLeastSegment ||
+      !passes_on(multicast_moves(group, best.route, bytes, cluster), group.root, bytes))
+    return best;
+  auto segment = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(bytes / 2)));
+  for (; segment >= kLeastSegment && (bytes + segment - 1) / segment <= kMostSegments; segment /= 2)
+    if (const RouteChoice cut = choice(segment); cut.seconds < best.seconds) best = cut;
+  return best;
 }
 
 std::vector<Algorithm> candidates(CollectiveKind kind, std::optional<Algorithm> asked) {
@@ -181,13 +146,15 @@ double collective_time(CollectiveKind kind, const Group& group, const Route& rou
   if (kind == CollectiveKind::all_reduce && is_one_ring(group, route.algorithm, cluster) &&
       bytes / static_cast<std::int64_t>(sizeof(float)) >= std::ssize(group.members)) {
     const std::vector<Edge> ring = ring_edges(group, cluster);
-    return kNanosecond * static_cast<double>(play_ring(ring, bytes, {cluster, kind, route.algorithm, ring.size()}));
+    const LinkClasses classes = link_classes(cluster, kind, route, bytes, ring.size());
+    return kNanosecond * static_cast<double>(play_ring(ring, bytes, {cluster, classes}));
   }
-  return moves_time(collective_moves(kind, group, route, bytes, cluster), kind, route.algorithm, cluster);
+  const std::vector<Move> moves = collective_moves(kind, group, route, bytes, cluster);
+  return moves_time(moves, link_classes(cluster, kind, route, bytes, moves.size()), cluster);
 }
 
-double moves_time(std::span<const Move> moves, CollectiveKind kind, Algorithm algorithm, const Cluster& cluster) {
-  return kNanosecond * static_cast<double>(play(moves, {cluster, kind, algorithm, moves.size()}));
+double moves_time(std::span<const Move> moves, const LinkClasses& classes, const Cluster& cluster) {
+  return kNanosecond * static_cast<double>(play(moves, {cluster, classes}));
 }
 
 RouteChoice choose_route(CollectiveKind kind, const Group& group, std::int64_t bytes, const Cluster& cluster,

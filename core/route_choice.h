@@ -19,9 +19,8 @@ namespace sluice {
 [[nodiscard]] double collective_time(CollectiveKind kind, const Group& group, const Route& route, std::int64_t bytes,
                                      const Cluster& cluster);
 
-/// The same of any list of moves, at the cost of an algorithm's messages.
-[[nodiscard]] double moves_time(std::span<const Move> moves, CollectiveKind kind, Algorithm algorithm,
-                                const Cluster& cluster);
+/// The same of any list of moves. @param classes  what their messages take (link_classes())
+[[nodiscard]] double moves_time(std::span<const Move> moves, const LinkClasses& classes, const Cluster& cluster);
 
 /// Segments below this are not chosen [bytes]: what a message costs its processors is not in the model.
 inline constexpr std::int64_t kLeastSegment = 16 << 10;
@@ -34,7 +33,8 @@ struct RouteChoice {
 };
 
 /// The route that the model finds fastest: of all algorithms aware of nodes (so that every byte enters a node once),
-/// or of `asked` alone, with the best segment size. Of equals the first of algorithms(), with the fewest segments.
+/// or of `asked` alone, with the best segment size: a power of two, so that what is chosen was measured. Of equals the
+/// first of algorithms(), with the fewest segments.
 /// One message does for two members.
 /// @throws Error (bad input) if `asked` does not know the collective.
 [[nodiscard]] RouteChoice choose_route(CollectiveKind kind, const Group& group, std::int64_t bytes,

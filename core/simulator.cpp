@@ -129,9 +129,10 @@ class Simulation {
       sent_bytes_[at(collectives_.member(shape, from))][static_cast<std::size_t>(kind)] += bytes;
       return kind;
     };
+    const LinkClasses links = links_of(transfer, moves.size());
     for (const Move& move : moves)
       move_s_.push_back(
-          message_time(link_of(transfer, count(move.from, move.to, move.bytes), moves.size()), move.bytes));
+          message_time(links[static_cast<std::size_t>(count(move.from, move.to, move.bytes))], move.bytes));
     if (!is_ring(transfer)) return;
     const std::vector<Edge> ring = ring_edges(group, plan_.cluster);
     const int members = static_cast<int>(ring.size());
@@ -146,8 +147,8 @@ class Simulation {
     return transfer.payload == Payload::weight_gradients && transfer.route.algorithm == Algorithm::ring;
   }
 
-  [[nodiscard]] const LinkClass& link_of(const Transfer& transfer, LinkKind kind, std::size_t moves) const {
-    return link_class(plan_.cluster, kind, collective_of(transfer.payload), transfer.route.algorithm, moves);
+  [[nodiscard]] LinkClasses links_of(const Transfer& transfer, std::size_t moves) const {
+    return link_classes(plan_.cluster, collective_of(transfer.payload), transfer.route, transfer.bytes, moves);
   }
 
   /// Executes until an instruction takes time or a wait must wait.
@@ -272,12 +273,13 @@ class Simulation {
     const Transfer& transfer = transfer_of(call);
     const std::vector<Edge> ring = ring_edges(plan_.groups[at(transfer.group)], plan_.cluster);
     const auto kind_of = [&](const Edge& edge) { return link_between(plan_.cluster, edge.from, edge.to); };
+    const LinkClasses links = links_of(transfer, ring.size());
     std::int64_t begin_ns = now_ns;
     for (const Edge& edge : ring) begin_ns = std::max(begin_ns, free_at(edge, kind_of(edge), now_ns));
     for (int e = 0; e < std::ssize(ring); ++e) {
       const std::int64_t bytes = ring_bytes(transfer.bytes, members, e);
       const LinkKind kind = kind_of(ring[at(e)]);
-      const double seconds = ring_time(link_of(transfer, kind, ring.size()), bytes, members);
+      const double seconds = ring_time(links[static_cast<std::size_t>(kind)], bytes, members);
       static_cast<void>(occupy(ring[at(e)], kind, begin_ns, seconds, bytes));
     }
     events_.push(later_ns(begin_ns, ring_s_.at({transfer.group, transfer.bytes})), number, kNone);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostRanks = 64;
 constexpr std::int64_t kSmallest = 1 << 10;  // of latency alone
-constexpr std::int64_t kSizeRatio = 4;
+constexpr std::int64_t kSizeRatio = 4, kHalfRatio = 2;
 constexpr std::int64_t kLeastLargest = 256 << 10;  // of smaller ones rate limiters let much pass at once
 constexpr int kFewestRounds = 3;
 constexpr int kMostRounds = 5;
@@ -51,14 +51,20 @@ Block block_of(const Group& group, std::int64_t bytes, bool multicasts_only, con
   return block;
 }
 
+/// Of payloads that are measured, from the largest.
+std::vector<std::int64_t> sizes_up_to(std::int64_t largest) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = largest; bytes >= std::min(largest, kSmallest); bytes /= kSizeRatio) sizes.push_back(bytes);
+  return sizes;
+}
+
 std::vector<Block> blocks_up_to(std::int64_t largest, const Cluster& links) {
   std::vector<Block> blocks;
   std::vector<std::vector<Rank>> seen;  // another root makes a difference to multicasts alone
   for (const Group& group : probe_groups(links)) {
     const bool again = std::find(seen.begin(), seen.end(), group.members) != seen.end();
     seen.push_back(group.members);
-    for (std::int64_t bytes = largest; bytes >= std::min(largest, kSmallest); bytes /= kSizeRatio)
-      blocks.push_back(block_of(group, bytes, again, links));
+    for (const std::int64_t bytes : sizes_up_to(largest)) blocks.push_back(block_of(group, bytes, again, links));
   }
   return blocks;
 }
@@ -189,25 +195,42 @@ void share(Communicator& communicator, std::vector<Block>& blocks) {
     for (Case& one : block) one.sample.seconds = *next++;
 }
 
-std::vector<CollectiveSample> samples_of(const AlgorithmCost& cost, const std::vector<Block>& blocks) {
+/// A cost to fit, and what it is fitted to.
+struct Fit {
+  AlgorithmCost cost;
   std::vector<CollectiveSample> samples;
-  for (const Block& block : blocks)
-    for (const Case& one : block)
-      if (one.kind == cost.collective && one.sample.route.algorithm == cost.algorithm) samples.push_back(one.sample);
-  return samples;
+};
+
+/// Protocols change with the size of messages: for each size of the ladder a cost of its own.
+std::vector<Fit> fits_of(const std::vector<Block>& blocks, std::int64_t largest) {
+  std::vector<Fit> fits;
+  const std::vector<std::int64_t> sizes = sizes_up_to(largest);
+  for (const CollectiveKind kind : kKinds)
+    for (const Algorithm algorithm : algorithms(kind))
+      for (const std::int64_t bytes : sizes) {
+        const std::int64_t least = bytes == sizes.back() ? 0 : bytes / kHalfRatio;
+        const std::int64_t most = bytes == largest ? largest : kHalfRatio * bytes - 1;
+        Fit fit{{.collective = kind, .algorithm = algorithm, .from_bytes = least}, {}};
+        for (const Block& block : blocks)
+          for (const auto& [of_kind, sample] : block) {
+            const std::int64_t message = message_bytes(sample.route, sample.bytes);
+            if (of_kind == kind && sample.route.algorithm == algorithm && least <= message && message <= most)
+              fit.samples.push_back(sample);
+          }
+        if (!fit.samples.empty()) fits.push_back(std::move(fit));
+      }
+  return fits;
 }
 
-/// Each rank fits some algorithms; all know all.
-std::vector<AlgorithmCost> fit_all(Communicator& communicator, const std::vector<Block>& blocks, const Cluster& links) {
+/// Each rank fits some; all know all.
+std::vector<AlgorithmCost> fit_all(Communicator& communicator, const std::vector<Fit>& fits, const Cluster& links) {
   constexpr std::size_t kFigures = 5;
   std::vector<AlgorithmCost> costs;
-  for (const CollectiveKind kind : kKinds)
-    for (const Algorithm algorithm : algorithms(kind)) costs.push_back({kind, algorithm, {}, {}});
+  for (const Fit& fit : fits) costs.push_back(fit.cost);
   std::vector<double> figures(kFigures * costs.size());
   for (std::size_t i = 0; i < costs.size(); ++i) {
     if (i % at(communicator.size()) != at(communicator.rank())) continue;
-    const AlgorithmCost fitted =
-        fit_algorithm(costs[i].collective, costs[i].algorithm, samples_of(costs[i], blocks), links);
+    const AlgorithmCost fitted = fit_algorithm(costs[i].collective, costs[i].algorithm, fits[i].samples, links);
     const double found[kFigures] = {fitted.intra_node.latency_s, fitted.intra_node.bandwidth_bytes_per_s,
                                     fitted.inter_node.latency_s, fitted.inter_node.bandwidth_bytes_per_s,
                                     fitted.median_error};
@@ -223,24 +246,28 @@ std::vector<AlgorithmCost> fit_all(Communicator& communicator, const std::vector
   return costs;
 }
 
-std::string shown(const LinkClass& link) {
-  return text(link.latency_s * 1e6, " us and ", link.bandwidth_bytes_per_s * 1e-9, " GB/s");
-}
-
-/// Of all times, by the figures of their algorithms and by those of lone messages.
-std::string overall_error(const std::vector<Block>& blocks, Cluster cluster, const std::vector<AlgorithmCost>& costs) {
-  const auto median_error = [&] {
-    std::vector<double> errors;
-    for (const Block& block : blocks)
-      for (const auto& [kind, sample] : block)
+/// Of the times of one algorithm, or of all [%].
+double median_error(const std::vector<Block>& blocks, const Cluster& cluster, const AlgorithmCost* of = nullptr) {
+  std::vector<double> errors;
+  for (const Block& block : blocks)
+    for (const auto& [kind, sample] : block)
+      if (of == nullptr || (kind == of->collective && sample.route.algorithm == of->algorithm))
         errors.push_back(
             std::abs(collective_time(kind, sample.group, sample.route, sample.bytes, cluster) / sample.seconds - 1));
-    return median(std::move(errors));
-  };
-  const double by_links = median_error();
+  return 100 * median(std::move(errors));
+}
+
+/// By the figures of each algorithm, and by those of lone messages.
+void log_errors(const std::function<void(const std::string&)>& log, const std::vector<Block>& blocks,
+                const Cluster& links, const std::vector<AlgorithmCost>& costs) {
+  Cluster cluster = links;
   cluster.algorithm_costs = costs;
-  return text("predicted against measured collectives: median error ", 100 * median_error(), " %, ", 100 * by_links,
-              " % by the links' figures alone");
+  for (const AlgorithmCost& cost : costs)
+    if (cost.from_bytes == 0)
+      log(text(to_string(cost.collective), " ", to_string(cost.algorithm),
+               ": predicted against measured: median error ", median_error(blocks, cluster, &cost), " %"));
+  log(text("all collectives: predicted against measured: median error ", median_error(blocks, cluster), " %, ",
+           median_error(blocks, links), " % by the links' figures alone"));
 }
 
 void add_nodes(std::vector<Rank>& members, std::span<const std::vector<Rank>> nodes) {
@@ -300,11 +327,8 @@ std::vector<AlgorithmCost> probe_algorithms(Communicator& communicator, const Cl
     measure(communicator, blocks[i], rounds, links);
   }
   share(communicator, blocks);
-  std::vector<AlgorithmCost> costs = fit_all(communicator, blocks, links);
-  for (const AlgorithmCost& cost : costs)
-    log(text(to_string(cost.collective), " ", to_string(cost.algorithm), ": inside nodes ", shown(cost.intra_node),
-             ", between nodes ", shown(cost.inter_node), "; median error ", 100 * cost.median_error, " %"));
-  log(overall_error(blocks, links, costs));
+  std::vector<AlgorithmCost> costs = fit_all(communicator, fits_of(blocks, largest), links);
+  if (settings.log) log_errors(settings.log, blocks, links, costs);
   return costs;
 }
 

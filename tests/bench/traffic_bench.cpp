@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kFewestRounds = 3, kMostRounds = 15;
+constexpr int kFewestRounds = 3, kMostRounds = 100;
 constexpr double kHeadStart = 0.001;  ///< in which the members get to their receives [s]
 
 /// The nodes are namespaces of one machine: they share this clock.

@@ -50,7 +50,8 @@ std::string figures(const Cluster& cluster) {
     all += text(std::hexfloat, link.latency_s, " ", link.bandwidth_bytes_per_s, " ");
   for (const AlgorithmCost& cost : cluster.algorithm_costs)
     for (const LinkClass& link : {cost.intra_node, cost.inter_node})
-      all += text(std::hexfloat, link.latency_s, " ", link.bandwidth_bytes_per_s, " ", cost.median_error, " ");
+      all += text(std::hexfloat, link.latency_s, " ", link.bandwidth_bytes_per_s, " ", cost.median_error, " ",
+                  cost.from_bytes, " ");
   for (const RankSpec& rank : cluster.ranks) all += text(rank.node, " ", rank.memory_bytes, " ");
   return all;
 }
@@ -69,18 +70,22 @@ TEST(Probe, gives_all_ranks_the_same_valid_cluster) {
 TEST(Probe, gives_every_algorithm_figures_that_a_class_without_links_takes_from_the_links) {
   Communicator world = Communicator::world();
   const Cluster cluster = probe(world, quick(1 << 14));
-  std::size_t known = 0;
+  std::size_t costs = 0;
   for (const CollectiveKind kind : {CollectiveKind::multicast, CollectiveKind::all_reduce, CollectiveKind::all_to_all})
     for (const Algorithm algorithm : algorithms(kind)) {
-      const auto has = [&](const AlgorithmCost& cost) {
-        return cost.collective == kind && cost.algorithm == algorithm;
-      };
-      EXPECT_EQ(std::count_if(cluster.algorithm_costs.begin(), cluster.algorithm_costs.end(), has), world.size() > 1)
-          << to_string(kind) << " " << to_string(algorithm);
-      ++known;
+      SCOPED_TRACE(text(to_string(kind), " ", to_string(algorithm)));
+      std::vector<std::int64_t> from;
+      for (const AlgorithmCost& cost : cluster.algorithm_costs)
+        if (cost.collective == kind && cost.algorithm == algorithm) from.push_back(cost.from_bytes);
+      costs += from.size();
+      if (world.size() == 1) continue;
+      std::sort(from.begin(), from.end());
+      ASSERT_GE(from.size(), 2U) << "messages of 1 KiB and of 16 KiB are told apart";
+      EXPECT_EQ(from[0], 0);
+      EXPECT_EQ(std::adjacent_find(from.begin(), from.end()), from.end());
     }
+  EXPECT_EQ(cluster.algorithm_costs.size(), costs);
   if (world.size() == 1) return;
-  EXPECT_EQ(cluster.algorithm_costs.size(), known);
   const bool several_nodes = world.node_names().size() > 1;
   const bool shared_node = std::ssize(world.node_names()) < world.size();
   for (const AlgorithmCost& cost : cluster.algorithm_costs) {
@@ -119,8 +124,8 @@ TEST(Probe, says_on_rank_0_what_it_measured_and_what_it_could_not) {
   EXPECT_EQ(says("one node:"), shared_node && !several_nodes) << lines;
   EXPECT_EQ(says("one rank on each node:"), !shared_node && several_nodes) << lines;
   EXPECT_EQ(says("one rank alone:"), world.size() == 1) << lines;
-  EXPECT_EQ(says("multicast scatter_allgather: inside nodes"), world.size() > 1) << lines;
-  EXPECT_EQ(says("predicted against measured collectives: median error"), world.size() > 1) << lines;
+  EXPECT_EQ(says("multicast scatter_allgather: predicted against measured"), world.size() > 1) << lines;
+  EXPECT_EQ(says("all collectives: predicted against measured: median error"), world.size() > 1) << lines;
   EXPECT_TRUE((shared_node && several_nodes) || cluster.intra_node == cluster.inter_node);
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <map>
 
 #include "tests/unit/core/small_models.h"
 
@@ -23,6 +25,32 @@ TEST(Cluster, uniform_places_ranks_in_blocks) {
   EXPECT_NO_THROW(validate(cluster));
 }
 
+TEST(Cluster, messages_cost_what_was_measured_of_their_algorithm_and_size) {
+  Cluster cluster = uniform_cluster(2, 2, {1e-6, 1e10}, {1e-5, 1e9});
+  const LinkClasses links{cluster.intra_node, cluster.inter_node};
+  const auto cost = [](std::int64_t from_bytes, double latency_s) {
+    return AlgorithmCost{.algorithm = Algorithm::chain,
+                         .intra_node = {.latency_s = latency_s},
+                         .inter_node = {.latency_s = 10 * latency_s},
+                         .from_bytes = from_bytes};
+  };
+  cluster.algorithm_costs = {cost(8192, 3), cost(512, 2), cost(1 << 20, 4)};
+  const auto classes = [&](const Route& route, std::int64_t bytes) {
+    return link_classes(cluster, CollectiveKind::multicast, route, bytes, 5);
+  };
+  const Route whole{Algorithm::chain, 0}, segments{Algorithm::chain, 16384}, other{Algorithm::tree, 0};
+  EXPECT_EQ(classes(whole, 511), links) << "smaller than what was measured";
+  for (const auto& [bytes, latency_s] : std::map<std::int64_t, double>{{512, 2}, {8191, 2}, {8192, 3}, {1 << 20, 4}}) {
+    EXPECT_EQ(classes(whole, bytes)[0], (LinkClass{.latency_s = latency_s})) << bytes;
+    EXPECT_EQ(classes(whole, bytes)[1], (LinkClass{.latency_s = 10 * latency_s})) << bytes;
+  }
+  EXPECT_EQ(classes(segments, 1 << 30)[0].latency_s, 3) << "a segment's size counts";
+  EXPECT_EQ(classes(segments, 600)[0].latency_s, 2) << "or the payload's, if it is smaller";
+  EXPECT_EQ(classes(other, 8192), links);
+  EXPECT_EQ(link_classes(cluster, CollectiveKind::all_to_all, whole, 8192, 5), links);
+  EXPECT_EQ(link_classes(cluster, CollectiveKind::multicast, whole, 8192, 1), links) << "all there is";
+}
+
 TEST(Cluster, refuses_what_no_cluster_is) {
   const auto message_with = [](const std::function<void(Cluster&)>& change) {
     Cluster cluster = uniform_cluster(2, 1, {}, {});
@@ -38,6 +66,7 @@ TEST(Cluster, refuses_what_no_cluster_is) {
   EXPECT_NE(message_with([](Cluster& c) { c.inter_node.latency_s = INFINITY; }), "");
   EXPECT_NE(message_with([](Cluster& c) { c.inter_node.bandwidth_bytes_per_s = 0; }), "");
   EXPECT_NE(message_with([](Cluster& c) { c.inter_node.bandwidth_bytes_per_s = NAN; }), "");
+  EXPECT_NE(message_with([](Cluster& c) { c.algorithm_costs = {{.from_bytes = -1}}; }), "");
 }
 
 }  // namespace

@@ -115,7 +115,10 @@ TEST(Collectives, take_as_long_as_route_choice_says) {
       const auto measured = [&](LinkClass link) {
         return LinkClass{link.latency_s * slower, link.bandwidth_bytes_per_s / slower};
       };
-      cluster.algorithm_costs.push_back({kind, algorithm, measured(kInside), measured(kBetween)});
+      for (const std::int64_t from_bytes : {0, 1000, 100'000}) {
+        slower += 0.1;
+        cluster.algorithm_costs.push_back({kind, algorithm, measured(kInside), measured(kBetween), 0, from_bytes});
+      }
     }
   for (const Payload payload : {Payload::weights, Payload::weight_gradients})
     for (const Algorithm algorithm : algorithms(collective_of(payload)))
