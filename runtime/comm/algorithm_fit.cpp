@@ -22,6 +22,7 @@ constexpr double kStep = 0.01;       // of a figure, to see what depends on it
 constexpr double kScale = 1000;      // figures times this: collective_time() counts in whole nanoseconds
 constexpr double kExact = 1e-3;      // errors below count as equally good
 constexpr double kLeastShare = 0.5;  // of a lone message's latency: free messages would be cut into tiny segments
+constexpr double kPull = 1e-3;       // towards the links' figures, against a whole sample's error
 constexpr double kLeastLatency_s = 1e-9;
 constexpr double kLeastPerByte_s = 1e-13;
 
@@ -72,17 +73,16 @@ class Fit {
  public:
   Fit(CollectiveKind kind, Algorithm algorithm, std::span<const CollectiveSample> samples, const Cluster& cluster)
       : cost_{kind, algorithm, {}, {}}, samples_(samples), cluster_(cluster) {
-    steps_ = {std::max(cluster.intra_node.latency_s, kLeastLatency_s),
-              std::max(per_byte(cluster.intra_node), kLeastPerByte_s),
-              std::max(cluster.inter_node.latency_s, kLeastLatency_s),
-              std::max(per_byte(cluster.inter_node), kLeastPerByte_s)};
-    for (double& step : steps_) step *= kStep;
-    least_ = {kLeastShare * cluster.intra_node.latency_s, 0, kLeastShare * cluster.inter_node.latency_s, 0};
+    links_ = {cluster.intra_node.latency_s, per_byte(cluster.intra_node), cluster.inter_node.latency_s,
+              per_byte(cluster.inter_node)};
+    const Figures least_step{kLeastLatency_s, kLeastPerByte_s, kLeastLatency_s, kLeastPerByte_s};
+    for (std::size_t i = 0; i < links_.size(); ++i) steps_[i] = kStep * std::max(links_[i], least_step[i]);
+    least_ = {kLeastShare * links_[0], 0, kLeastShare * links_[2], 0};
+    if (may_be_many()) least_[1] = links_[1], least_[3] = links_[3];
   }
 
   AlgorithmCost run() {
-    Figures figures{cluster_.intra_node.latency_s, per_byte(cluster_.intra_node), cluster_.inter_node.latency_s,
-                    per_byte(cluster_.inter_node)};
+    Figures figures = links_;
     std::vector<double> predicted = predict(figures);
     for (int round = 0; round < kMostRounds; ++round) {
       const double before = sum_of_errors(predicted);
@@ -95,6 +95,14 @@ class Fit {
   }
 
  private:
+  /// Segments of this size may follow each other, or payloads may be many times larger: a link's rate is then the
+  /// limit.
+  [[nodiscard]] bool may_be_many() const {
+    return std::any_of(samples_.begin(), samples_.end(), [](const CollectiveSample& sample) {
+      return message_bytes(sample.route, sample.bytes) >= kLeastSegment;
+    });
+  }
+
   [[nodiscard]] static std::pair<LinkClass, LinkClass> links(const Figures& figures) {
     return {link_of(figures[0], figures[1]), link_of(figures[2], figures[3])};
   }
@@ -165,12 +173,23 @@ class Fit {
       }
       squares.add(row, wanted, 1 / std::max(error(predicted, s), kExact));
     }
+    pull(squares);
     return squares;
+  }
+
+  /// Times of one size do not tell latency from seconds a byte: what they leave open changes by the same share.
+  void pull(LeastSquares& squares) const {
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      Figures row{};
+      row[i] = kStep / steps_[i];
+      squares.add(row, row[i] * links_[i], kPull);
+    }
   }
 
   AlgorithmCost cost_;
   std::span<const CollectiveSample> samples_;
   Cluster cluster_;
+  Figures links_{};
   Figures steps_{};
   Figures least_{};
 };

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/route_choice.h"
+#include "core/text.h"
 
 namespace sluice {
 namespace {
@@ -97,6 +98,41 @@ TEST(AlgorithmFit, keeps_latencies_that_make_segments_worth_their_number) {
       fit_algorithm(known.collective, known.algorithm, samples_of(known), four_nodes_of_three());
   EXPECT_GE(fitted.intra_node.latency_s, kIntra.latency_s / 2);
   EXPECT_GE(fitted.inter_node.latency_s, kInter.latency_s / 2);
+}
+
+TEST(AlgorithmFit, keeps_to_the_links_bandwidths_where_segments_may_follow_each_other) {
+  const AlgorithmCost known{.algorithm = Algorithm::chain, .intra_node = {9e-6, 1e12}, .inter_node = {90e-6, 1e12}};
+  std::vector<CollectiveSample> samples = samples_of(known);
+  const AlgorithmCost fitted = fit_algorithm(known.collective, known.algorithm, samples, four_nodes_of_three());
+  EXPECT_LE(fitted.intra_node.bandwidth_bytes_per_s, kIntra.bandwidth_bytes_per_s * (1 + 1e-9));
+  EXPECT_LE(fitted.inter_node.bandwidth_bytes_per_s, kInter.bandwidth_bytes_per_s * (1 + 1e-9));
+  std::erase_if(samples, [](const CollectiveSample& sample) { return sample.bytes >= kLeastSegment; });
+  EXPECT_GT(
+      fit_algorithm(known.collective, known.algorithm, samples, four_nodes_of_three()).inter_node.bandwidth_bytes_per_s,
+      10 * kInter.bandwidth_bytes_per_s);
+}
+
+/// The probe fits each size on its own. Larger payloads must not be told by latencies that a small one left open.
+TEST(AlgorithmFit, tells_large_payloads_from_messages_of_one_size) {
+  for (AlgorithmCost known : known_costs()) {
+    SCOPED_TRACE(text(to_string(known.collective), " ", to_string(known.algorithm)));
+    known.intra_node = {2 * kIntra.latency_s, kIntra.bandwidth_bytes_per_s / 2};
+    known.inter_node = {2 * kInter.latency_s, kInter.bandwidth_bytes_per_s / 2};
+    Cluster cluster = four_nodes_of_three();
+    cluster.algorithm_costs = {known};
+    const auto seconds = [&](const Group& group, std::int64_t bytes) {
+      return collective_time(known.collective, group, {known.algorithm, 0}, bytes, cluster);
+    };
+    std::vector<CollectiveSample> samples;
+    for (const Group& group : groups())
+      samples.push_back({group, {known.algorithm, 0}, 1 << 18, seconds(group, 1 << 18)});
+    for (const Group& group : groups()) {
+      const double measured = seconds(group, 1 << 24);
+      Cluster fitted = four_nodes_of_three();
+      fitted.algorithm_costs = {fit_algorithm(known.collective, known.algorithm, samples, cluster)};
+      EXPECT_NEAR(collective_time(known.collective, group, {known.algorithm, 0}, 1 << 24, fitted) / measured, 1, 0.05);
+    }
+  }
 }
 
 TEST(AlgorithmFit, keeps_the_links_figures_of_a_class_that_no_sample_depends_on) {
