@@ -201,18 +201,21 @@ struct Fit {
   std::vector<CollectiveSample> samples;
 };
 
-/// Protocols change with the size of messages: for each size of the ladder a cost of its own.
+/// Protocols change with the size of messages: for each size of the ladder a cost of its own. A multicast of one
+/// message tells nothing of an algorithm (link_classes()).
 std::vector<Fit> fits_of(const std::vector<Block>& blocks, std::int64_t largest) {
   std::vector<Fit> fits;
-  const std::vector<std::int64_t> sizes = sizes_up_to(largest);
+  std::vector<std::int64_t> sizes = sizes_up_to(largest);
+  std::reverse(sizes.begin(), sizes.end());
   for (const CollectiveKind kind : kKinds)
     for (const Algorithm algorithm : algorithms(kind))
       for (const std::int64_t bytes : sizes) {
-        const std::int64_t least = bytes == sizes.back() ? 0 : bytes / kHalfRatio;
+        const std::int64_t least = bytes == sizes.front() ? 0 : bytes / kHalfRatio;
         const std::int64_t most = bytes == largest ? largest : kHalfRatio * bytes - 1;
         Fit fit{{.collective = kind, .algorithm = algorithm, .from_bytes = least}, {}};
         for (const Block& block : blocks)
           for (const auto& [of_kind, sample] : block) {
+            if (of_kind == CollectiveKind::multicast && sample.group.members.size() == 2) continue;
             const std::int64_t message = message_bytes(sample.route, sample.bytes);
             if (of_kind == kind && sample.route.algorithm == algorithm && least <= message && message <= most)
               fit.samples.push_back(sample);

@@ -14,11 +14,14 @@ expect_between 'inter-node bandwidth' 20000000 "${bandwidth[1]}" 140000000
 expect_between 'intra-node bandwidth' "${bandwidth[1]}" "${bandwidth[0]}" 1000000000000
 expect_equal 'ranks that measured at once' 2 "$(h5dump --attribute=/concurrent_ranks profile.h5 | sed -n 's/.*(0): //p')"
 
-# The algorithms of collectives, each by its own times; a plan for this cluster is priced by them.
-algorithms=$(column cluster.h5 /algorithms/collective | sort | uniq -c | xargs)
-expect_equal 'algorithms' '2 all_reduce 2 all_to_all 7 multicast' "$algorithms"
-grep --only-matching 'predicted against measured collectives: .*' sluice-measure-*.log || fail 'no word on how well times are told'
+# The algorithms of collectives, each by its own times, for each size of messages; a plan for this cluster is priced by
+# them.
+column cluster.h5 /algorithms/collective >collectives.txt
+algorithms=$(column cluster.h5 /algorithms/algorithm | paste -d ' ' collectives.txt - | sort -u)
+expect_equal 'algorithms' '2 all_reduce 2 all_to_all 7 multicast' "$(cut -d ' ' -f 1 <<<"$algorithms" | uniq -c | xargs)"
+expect_equal 'costs of the smallest messages' 11 "$(column cluster.h5 /algorithms/from_bytes | grep -cx 0)"
+grep --only-matching 'all collectives: predicted against measured: .*' sluice-measure-*.log || fail 'no word on how well times are told'
 "$build/bin/sluice" optimize --profile profile.h5 --cluster cluster.h5 --microbatches 4 -o plan.h5
-for figures in median_error inter_node_bandwidth_bytes_per_s; do
+for figures in median_error inter_node_bandwidth_bytes_per_s from_bytes; do
   expect_equal "the plan's $figures" "$(column cluster.h5 /algorithms/$figures)" "$(column plan.h5 /plan/cluster/algorithms/$figures)"
 done

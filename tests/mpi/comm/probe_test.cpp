@@ -78,8 +78,11 @@ TEST(Probe, gives_every_algorithm_figures_that_a_class_without_links_takes_from_
       for (const AlgorithmCost& cost : cluster.algorithm_costs)
         if (cost.collective == kind && cost.algorithm == algorithm) from.push_back(cost.from_bytes);
       costs += from.size();
-      if (world.size() == 1) continue;
-      std::sort(from.begin(), from.end());
+      if (world.size() < (kind == CollectiveKind::multicast ? 3 : 2)) {
+        EXPECT_TRUE(from.empty()) << "all there is are lone messages";
+        continue;
+      }
+      EXPECT_TRUE(std::is_sorted(from.begin(), from.end()));
       ASSERT_GE(from.size(), 2U) << "messages of 1 KiB and of 16 KiB are told apart";
       EXPECT_EQ(from[0], 0);
       EXPECT_EQ(std::adjacent_find(from.begin(), from.end()), from.end());
@@ -124,7 +127,7 @@ TEST(Probe, says_on_rank_0_what_it_measured_and_what_it_could_not) {
   EXPECT_EQ(says("one node:"), shared_node && !several_nodes) << lines;
   EXPECT_EQ(says("one rank on each node:"), !shared_node && several_nodes) << lines;
   EXPECT_EQ(says("one rank alone:"), world.size() == 1) << lines;
-  EXPECT_EQ(says("multicast scatter_allgather: predicted against measured"), world.size() > 1) << lines;
+  EXPECT_EQ(says("multicast scatter_allgather: predicted against measured"), world.size() > 2) << lines;
   EXPECT_EQ(says("all collectives: predicted against measured: median error"), world.size() > 1) << lines;
   EXPECT_TRUE((shared_node && several_nodes) || cluster.intra_node == cluster.inter_node);
 }
