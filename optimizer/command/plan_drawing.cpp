@@ -110,6 +110,13 @@ std::string partition_drawing(const Plan& plan) {
   return lines;
 }
 
+/// Loads count each all-reduce as a ring (core/stage_pricing.h).
+bool reduces_otherwise(const Plan& plan) {
+  return std::any_of(plan.transfers.begin(), plan.transfers.end(), [](const Transfer& transfer) {
+    return transfer.payload == Payload::weight_gradients && transfer.route.algorithm != Algorithm::ring;
+  });
+}
+
 std::string more(double a, double b) { return format_signed_percent(b > 0 ? a / b - 1 : 0); }
 
 }  // namespace
@@ -120,7 +127,8 @@ std::string drawing(const Plan& plan) {
       loads_of(plan.profile, plan.cluster, plan.stages,
                {.schedule = plan.schedule, .microbatches = plan.microbatches, .data_reader = plan.data_reader});
   std::string lines = text(plan.profile.model.layers.size(), " layers from left to right; F forward, B backward, ",
-                           "W backward-weight, R recomputed; traffic inside nodes per rank\n");
+                           "W backward-weight, R recomputed; traffic inside nodes per rank",
+                           reduces_otherwise(plan) ? ", all-reduces counted as rings" : "", '\n');
   for (int node = 0; node < std::ssize(plan.cluster.node_names); ++node) lines += node_text(plan, loads, node);
   return lines;
 }

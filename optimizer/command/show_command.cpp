@@ -163,13 +163,14 @@ std::string plain(const Json& value) {
 
 /// A value of a table's column, by the unit in the column's name.
 std::string formatted(const std::string& key, const Json& value) {
+  if (value.is_number() && key.ends_with("_bytes_per_s")) return text(value.get<double>() * 1e-9, " GB/s");
   if (value.is_number() && key.ends_with("_s")) return format_seconds(value.get<double>());
-  if (value.is_number() && key.ends_with("_bytes")) return format_mebibytes(value.get<std::int64_t>());
+  if (value.is_number() && key.ends_with("_bytes")) return format_bytes(value.get<std::int64_t>());
   return plain(value);
 }
 
 std::string title(std::string key) {
-  for (const std::string unit : {"_bytes", "_s"})
+  for (const std::string unit : {"_bytes_per_s", "_bytes", "_s"})
     if (key.ends_with(unit)) key.erase(key.size() - unit.size());
   std::replace(key.begin(), key.end(), '_', ' ');
   return key;

@@ -115,6 +115,13 @@ TEST_F(Command, shows_what_is_in_files_of_every_other_kind) {
   }
 }
 
+TEST_F(Command, shows_the_costs_of_a_clusters_algorithms_in_their_units) {
+  write_cluster(path("c.h5"), sample_cluster());
+  const std::string shown = run("show " + path("c.h5")).out;
+  for (const char* words : {"64.0 KiB", "3.0 us", "0.4 GB/s"})
+    EXPECT_NE(shown.find(words), std::string::npos) << words << " in\n" << shown;
+}
+
 TEST_F(Command, prints_json_where_a_script_wants_it) {
   import_profile("alexnet");
   const std::string plan = path("plan.h5");
@@ -227,6 +234,19 @@ TEST_F(Command, takes_the_best_routes_or_those_asked_for_and_shows_them) {
   fs::remove(path("plan.h5"));
   expect_failure(plan + "--multicast ring", 2, "scatter_allgather");
   expect_failure(plan + "--all-reduce flat", 2, "hierarchical");
+}
+
+TEST_F(Command, says_that_loads_count_other_all_reduces_as_rings) {
+  import_profile("vgg16");
+  for (const char* algorithm : {"ring", "hierarchical"}) {
+    ASSERT_EQ(run(text("optimize --profile ", path("p.h5"), " --nodes 2 --ranks-per-node 2 --forward-cuts 5 ",
+                       "--backward-cuts 5 --worker-replicas 3,1 --all-reduce ", algorithm, " -o ", path("plan.h5")))
+                  .code,
+              0);
+    EXPECT_EQ(run("show " + path("plan.h5")).out.find("all-reduces counted as rings") != std::string::npos,
+              algorithm == std::string("hierarchical"));
+    fs::remove(path("plan.h5"));
+  }
 }
 
 TEST_F(Command, shows_a_schedule_as_text_and_takes_it_back) {
