@@ -161,7 +161,6 @@ TEST_F(Checkpoints, begin_anew_where_there_are_none) {
   EXPECT_EQ(outcome.times("holds no checkpoint: training begins anew"), 1) << outcome.err;
 }
 
-/// Each rank sees a folder of its own under the same name.
 TEST_F(Checkpoints, are_those_of_one_run_at_a_time) {
   train_two_steps();
   const std::string elsewhere = text("--steps 4 --resume --checkpoints ", folder(), " -o ", file("other.h5"));
@@ -173,6 +172,7 @@ TEST_F(Checkpoints, are_those_of_one_run_at_a_time) {
   EXPECT_EQ(train(2, "two.h5", elsewhere).code, 0);
 }
 
+/// Each rank sees a folder of its own under the same name.
 TEST_F(Checkpoints, need_a_folder_that_all_nodes_share) {
   const auto train_apart = [&](const std::string& more) {
     const auto rank_in = [&](const char* disk) {
