@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <map>
 #include <set>
 
 #include "core/error.h"
@@ -178,6 +180,24 @@ TEST(ChooseRoute, finds_the_best_all_reduce) {
                                               all_reduce_time(made, Algorithm::hierarchical, bytes)))
         << "round " << round << ", " << random_groups::shown(made);
   }
+}
+
+TEST(ChooseRoute, cuts_as_finely_as_it_may_where_messages_cost_nothing) {
+  const Cluster cluster = uniform_cluster(8, 1, {}, {0, kLink.bandwidth_bytes_per_s});
+  const Group all{0, {0, 1, 2, 3, 4, 5, 6, 7}};
+  const std::map<std::int64_t, std::int64_t> segments{
+      {0, 0},
+      {1, 0},
+      {2 * kLeastSegment - 1, 0},
+      {2 * kLeastSegment, kLeastSegment},
+      {kMostSegments * kLeastSegment, kLeastSegment},
+      {kMostSegments * kLeastSegment + 1, 2 * kLeastSegment},
+      {std::int64_t{1} << 40, std::int64_t{1} << 34},
+  };
+  for (const auto& [bytes, segment] : segments)
+    EXPECT_EQ(choose_route(CollectiveKind::multicast, all, bytes, cluster, Algorithm::chain).route.segment_bytes,
+              segment)
+        << bytes << " B";
 }
 
 /// Pipelined chain: s = sqrt(n alpha / ((p-2) beta)). The nearest power of two is off by sqrt(2) at most, which costs
