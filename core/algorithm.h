@@ -46,5 +46,8 @@ struct Route {
 [[nodiscard]] inline std::int64_t message_bytes(const Route& route, std::int64_t payload_bytes) {
   return route.segment_bytes == 0 ? payload_bytes : std::min(route.segment_bytes, payload_bytes);
 }
+[[nodiscard]] inline bool is_segmented(const Route& route, std::int64_t payload_bytes) {
+  return message_bytes(route, payload_bytes) < payload_bytes;
+}
 
 }  // namespace sluice

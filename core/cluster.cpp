@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/index.h"
@@ -22,10 +23,13 @@ const LinkClass& link_class(const Cluster& cluster, LinkKind kind) {
 LinkClasses link_classes(const Cluster& cluster, CollectiveKind collective, const Route& route, std::int64_t bytes,
                          std::size_t moves) {
   const std::int64_t message = message_bytes(route, bytes);
+  const auto nearness = [&](const AlgorithmCost& cost) {
+    return std::pair(cost.segmented == is_segmented(route, bytes), cost.from_bytes);
+  };
   const AlgorithmCost* nearest = nullptr;
   for (const AlgorithmCost& cost : cluster.algorithm_costs)
     if (moves > 1 && cost.collective == collective && cost.algorithm == route.algorithm && cost.from_bytes <= message &&
-        (nearest == nullptr || nearest->from_bytes < cost.from_bytes))
+        (nearest == nullptr || nearness(*nearest) < nearness(cost)))
       nearest = &cost;
   if (nearest == nullptr) return {cluster.intra_node, cluster.inter_node};
   return {nearest->intra_node, nearest->inter_node};

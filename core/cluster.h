@@ -30,14 +30,15 @@ struct RankSpec {
 };
 
 /// What an algorithm's messages take, as fitted to its own times on these nodes (after Nuriyev, Rico-Gallego,
-/// Lastovetsky 2022): contention and protocol make them differ from those of lone messages, and from those of another
-/// size (Kielmann, Bal, Verstoep 2000).
+/// Lastovetsky 2022): contention and protocol make them differ from those of lone messages, from those of another size
+/// (Kielmann, Bal, Verstoep 2000), and segments, which a rank receives while it sends, from payloads that travel whole.
 struct AlgorithmCost {
   CollectiveKind collective = CollectiveKind::multicast;
   Algorithm algorithm = Algorithm::flat;
   LinkClass intra_node = {};
   LinkClass inter_node = {};
   double median_error = 0;      ///< |predicted - measured| / measured over the fitted times
+  bool segmented = false;       ///< of payloads that travel in segments
   std::int64_t from_bytes = 0;  ///< of messages from here on (message_bytes()), up to the algorithm's next cost
   bool operator==(const AlgorithmCost&) const = default;
 };
@@ -61,7 +62,8 @@ enum class LinkKind : std::uint8_t { intra_node, inter_node };
 [[nodiscard]] const LinkClass& link_class(const Cluster& cluster, LinkKind kind);
 using LinkClasses = std::array<LinkClass, 2>;  ///< by LinkKind
 /// For the messages of a collective of `moves` messages: its algorithm's, as measured with messages of about that
-/// size; those of one that was not measured, and a message that is all there is, take link_class().
+/// size, of segments or not if both were; those of one that was not measured, and a message that is all there is, take
+/// link_class().
 /// @param bytes  as in collective_time() (core/route_choice.h)
 [[nodiscard]] LinkClasses link_classes(const Cluster& cluster, CollectiveKind collective, const Route& route,
                                        std::int64_t bytes, std::size_t moves);

@@ -45,6 +45,7 @@ void algorithm_columns(Table table) {
   latency("inter_node_latency_s", &AlgorithmCost::inter_node, "of each of its messages between nodes");
   bandwidth("inter_node_bandwidth_bytes_per_s", &AlgorithmCost::inter_node, "of each of its messages between nodes");
   table.number("median_error", &AlgorithmCost::median_error, {"1", "|predicted - measured| / measured, when fitted"});
+  table.later_number("segmented", &AlgorithmCost::segmented, {"1", "1: of payloads that travel in segments"});
   table.later_number("from_bytes", &AlgorithmCost::from_bytes,
                      {"B", "messages (segments, or whole payloads) from here on, up to the algorithm's next"});
 }

@@ -67,6 +67,7 @@ Json describe(const Cluster& cluster) {
   for (const AlgorithmCost& cost : cluster.algorithm_costs)
     json["algorithms"].push_back({{"collective", to_string(cost.collective)},
                                   {"algorithm", to_string(cost.algorithm)},
+                                  {"segmented", cost.segmented},
                                   {"from_bytes", cost.from_bytes},
                                   {"intra_node_latency_s", cost.intra_node.latency_s},
                                   {"intra_node_bandwidth_bytes_per_s", finite(cost.intra_node.bandwidth_bytes_per_s)},

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <memory>
+#include <utility>
 
 #include "core/index.h"
 #include "core/route_choice.h"
@@ -40,7 +42,9 @@ using Block = std::vector<Case>;
 Block block_of(const Group& group, std::int64_t bytes, bool multicasts_only, const Cluster& links) {
   Block block;
   for (const CollectiveKind kind : kKinds) {
-    if (multicasts_only && kind != CollectiveKind::multicast) continue;
+    const bool multicast = kind == CollectiveKind::multicast;
+    if (multicasts_only && !multicast) continue;
+    if (multicast && group.members.size() <= 2) continue;  // one message, which is the link's
     const std::int64_t payload =
         kind == CollectiveKind::all_to_all ? std::max<std::int64_t>(1, bytes / std::ssize(group.members)) : bytes;
     for (const Algorithm algorithm : algorithms(kind)) {
@@ -201,28 +205,43 @@ struct Fit {
   std::vector<CollectiveSample> samples;
 };
 
-/// Protocols change with the size of messages: for each size of the ladder a cost of its own. A multicast of one
-/// message tells nothing of an algorithm (link_classes()).
-std::vector<Fit> fits_of(const std::vector<Block>& blocks, std::int64_t largest) {
+/// Of the algorithm's messages from `least` on and `below`, segments or not.
+std::vector<CollectiveSample> samples_of(const AlgorithmCost& cost, const std::vector<Block>& blocks,
+                                         std::int64_t least, std::int64_t below) {
+  std::vector<CollectiveSample> samples;
+  for (const Block& block : blocks)
+    for (const auto& [kind, sample] : block) {
+      const std::int64_t message = message_bytes(sample.route, sample.bytes);
+      if (kind == cost.collective && sample.route.algorithm == cost.algorithm &&
+          is_segmented(sample.route, sample.bytes) == cost.segmented && least <= message && message < below)
+        samples.push_back(sample);
+    }
+  return samples;
+}
+
+/// Protocols change with the size of messages: a cost for each of the sizes, which descend.
+std::vector<Fit> fits_by_size(AlgorithmCost cost, const std::vector<Block>& blocks,
+                              const std::vector<std::int64_t>& sizes) {
   std::vector<Fit> fits;
-  std::vector<std::int64_t> sizes = sizes_up_to(largest);
-  std::reverse(sizes.begin(), sizes.end());
+  for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
+    const std::int64_t least = size == sizes.rbegin() ? 0 : *size / kHalfRatio;
+    cost.from_bytes = fits.empty() ? 0 : least;
+    if (Fit fit{cost, samples_of(cost, blocks, least, *size * kHalfRatio)}; !fit.samples.empty())
+      fits.push_back(std::move(fit));
+  }
+  return fits;
+}
+
+std::vector<Fit> all_fits(const std::vector<Block>& blocks, std::int64_t largest) {
+  std::vector<Fit> all;
   for (const CollectiveKind kind : kKinds)
     for (const Algorithm algorithm : algorithms(kind))
-      for (const std::int64_t bytes : sizes) {
-        const std::int64_t least = bytes == sizes.front() ? 0 : bytes / kHalfRatio;
-        const std::int64_t most = bytes == largest ? largest : kHalfRatio * bytes - 1;
-        Fit fit{{.collective = kind, .algorithm = algorithm, .from_bytes = least}, {}};
-        for (const Block& block : blocks)
-          for (const auto& [of_kind, sample] : block) {
-            if (of_kind == CollectiveKind::multicast && sample.group.members.size() == 2) continue;
-            const std::int64_t message = message_bytes(sample.route, sample.bytes);
-            if (of_kind == kind && sample.route.algorithm == algorithm && least <= message && message <= most)
-              fit.samples.push_back(sample);
-          }
-        if (!fit.samples.empty()) fits.push_back(std::move(fit));
+      for (const bool segmented : {false, true}) {
+        std::vector<Fit> fits = fits_by_size({.collective = kind, .algorithm = algorithm, .segmented = segmented},
+                                             blocks, sizes_up_to(largest));
+        std::move(fits.begin(), fits.end(), std::back_inserter(all));
       }
-  return fits;
+  return all;
 }
 
 /// Each rank fits some; all know all.
@@ -266,7 +285,7 @@ void log_errors(const std::function<void(const std::string&)>& log, const std::v
   Cluster cluster = links;
   cluster.algorithm_costs = costs;
   for (const AlgorithmCost& cost : costs)
-    if (cost.from_bytes == 0)
+    if (cost.from_bytes == 0 && !cost.segmented)
       log(text(to_string(cost.collective), " ", to_string(cost.algorithm),
                ": predicted against measured: median error ", median_error(blocks, cluster, &cost), " %"));
   log(text("all collectives: predicted against measured: median error ", median_error(blocks, cluster), " %, ",
@@ -330,7 +349,7 @@ std::vector<AlgorithmCost> probe_algorithms(Communicator& communicator, const Cl
     measure(communicator, blocks[i], rounds, links);
   }
   share(communicator, blocks);
-  std::vector<AlgorithmCost> costs = fit_all(communicator, fits_of(blocks, largest), links);
+  std::vector<AlgorithmCost> costs = fit_all(communicator, all_fits(blocks, largest), links);
   if (settings.log) log_errors(settings.log, blocks, links, costs);
   return costs;
 }

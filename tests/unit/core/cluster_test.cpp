@@ -28,24 +28,29 @@ TEST(Cluster, uniform_places_ranks_in_blocks) {
 TEST(Cluster, messages_cost_what_was_measured_of_their_algorithm_and_size) {
   Cluster cluster = uniform_cluster(2, 2, {1e-6, 1e10}, {1e-5, 1e9});
   const LinkClasses links{cluster.intra_node, cluster.inter_node};
-  const auto cost = [](std::int64_t from_bytes, double latency_s) {
-    return AlgorithmCost{.algorithm = Algorithm::chain,
+  const auto cost = [](Algorithm algorithm, bool segmented, std::int64_t from_bytes, double latency_s) {
+    return AlgorithmCost{.algorithm = algorithm,
                          .intra_node = {.latency_s = latency_s},
                          .inter_node = {.latency_s = 10 * latency_s},
+                         .segmented = segmented,
                          .from_bytes = from_bytes};
   };
-  cluster.algorithm_costs = {cost(8192, 3), cost(512, 2), cost(1 << 20, 4)};
+  cluster.algorithm_costs = {cost(Algorithm::chain, false, 8192, 3),    cost(Algorithm::chain, false, 512, 2),
+                             cost(Algorithm::chain, false, 1 << 20, 4), cost(Algorithm::chain, true, 16384, 5),
+                             cost(Algorithm::tree, false, 0, 6),        cost(Algorithm::chain, true, 32768, 7)};
   const auto classes = [&](const Route& route, std::int64_t bytes) {
     return link_classes(cluster, CollectiveKind::multicast, route, bytes, 5);
   };
-  const Route whole{Algorithm::chain, 0}, segments{Algorithm::chain, 16384}, other{Algorithm::tree, 0};
+  const Route whole{Algorithm::chain, 0}, segments{Algorithm::chain, 16384}, other{Algorithm::binomial, 0};
   EXPECT_EQ(classes(whole, 511), links) << "smaller than what was measured";
   for (const auto& [bytes, latency_s] : std::map<std::int64_t, double>{{512, 2}, {8191, 2}, {8192, 3}, {1 << 20, 4}}) {
     EXPECT_EQ(classes(whole, bytes)[0], (LinkClass{.latency_s = latency_s})) << bytes;
     EXPECT_EQ(classes(whole, bytes)[1], (LinkClass{.latency_s = 10 * latency_s})) << bytes;
   }
-  EXPECT_EQ(classes(segments, 1 << 30)[0].latency_s, 3) << "a segment's size counts";
-  EXPECT_EQ(classes(segments, 600)[0].latency_s, 2) << "or the payload's, if it is smaller";
+  EXPECT_EQ(classes(segments, 16385)[0].latency_s, 5) << "segments contend";
+  EXPECT_EQ(classes({Algorithm::chain, 32768}, 1 << 20)[0].latency_s, 7) << "their own size counts";
+  EXPECT_EQ(classes(segments, 16384)[0].latency_s, 3) << "one segment is a whole payload";
+  EXPECT_EQ(classes({Algorithm::tree, 16384}, 1 << 20)[0].latency_s, 6) << "the nearest thing that was measured";
   EXPECT_EQ(classes(other, 8192), links);
   EXPECT_EQ(link_classes(cluster, CollectiveKind::all_to_all, whole, 8192, 5), links);
   EXPECT_EQ(link_classes(cluster, CollectiveKind::multicast, whole, 8192, 1), links) << "all there is";

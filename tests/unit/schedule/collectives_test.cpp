@@ -117,7 +117,8 @@ TEST(Collectives, take_as_long_as_route_choice_says) {
       };
       for (const std::int64_t from_bytes : {0, 1000, 100'000}) {
         slower += 0.1;
-        cluster.algorithm_costs.push_back({kind, algorithm, measured(kInside), measured(kBetween), 0, from_bytes});
+        cluster.algorithm_costs.push_back(
+            {kind, algorithm, measured(kInside), measured(kBetween), 0, false, from_bytes});
       }
     }
   for (const Payload payload : {Payload::weights, Payload::weight_gradients})

@@ -55,8 +55,9 @@ inline Cluster sample_cluster() {
   cluster.node_names = {"alpha", "beta"};
   cluster.intra_node = {1e-7, 1e10};
   cluster.inter_node = {2e-6, std::numeric_limits<double>::infinity()};
-  cluster.algorithm_costs = {{CollectiveKind::multicast, Algorithm::chain, {1e-6, 2e9}, {3e-6, 4e8}, 0.125, 65536},
-                             {CollectiveKind::all_reduce, Algorithm::ring, {5e-6, 6e9}, {7e-6, 8e8}, 0.25}};
+  cluster.algorithm_costs = {
+      {CollectiveKind::multicast, Algorithm::chain, {1e-6, 2e9}, {3e-6, 4e8}, 0.125, true, 65536},
+      {CollectiveKind::all_reduce, Algorithm::ring, {5e-6, 6e9}, {7e-6, 8e8}, 0.25}};
   return cluster;
 }
 
