@@ -39,11 +39,11 @@ prepare_step() {
 # batch shell is told to stop (--signal=B:..., scancel --batch), the ranks must be told: launchers pass USR1 on, but
 # take TERM for themselves.
 run_on_all_ranks() { # program and arguments; returns its exit code
-  local step pid heard=no code=0 again
+  local step pid heard=no told=no code=0 again
   prepare_step
   "${step[@]}" "$@" &
   pid=$!
-  trap 'heard=yes; kill -USR1 "$pid" 2>/dev/null || true' TERM USR1
+  trap 'heard=yes told=yes; kill -USR1 "$pid" 2>/dev/null || true' TERM USR1
   wait "$pid" || code=$?
   while [ "$heard" = yes ]; do # that was no end, unless there is nothing left to wait for (127)
     heard=no again=0
@@ -51,6 +51,9 @@ run_on_all_ranks() { # program and arguments; returns its exit code
     [ "$again" = 127 ] || code=$again
   done
   trap - TERM USR1
+  # Hydra, if SIGTERM reaches it as well (scancel --full), sometimes ends with 0 though its ranks ended with 75. To start
+  # again what was done after all costs a moment; to take half a training for a whole one would not be noticed.
+  [ "$told$code" != yes0 ] || [ "${launcher[0]##*/}" = srun ] || code=75
   return "$code"
 }
 

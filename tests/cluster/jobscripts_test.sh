@@ -88,6 +88,18 @@ expect_equal 'a job that is stopped' 'JobState=PENDING Restarts=1 ExitCode=0' "$
 expect_equal 'one that is stopped too often' 'JobState=FAILED Restarts=0 ExitCode=75' "$(requeued 0 --batch --signal=USR1)"
 grep -q 'not requeued: it was restarted 0 times .* scontrol requeue' sluice-train-*.log || fail "the log: $(cat sluice-train-*.log)"
 
+# A launcher that hides the ranks' 75, as Hydra sometimes does if SIGTERM reaches it as well.
+cat >forgetful <<'END'
+#!/usr/bin/env bash
+mpiexec.mpich "$@" &
+trap 'kill -USR1 $!' USR1
+until wait; do :; done
+END
+chmod +x forgetful
+sed -i "s|^launcher=.*|launcher=('$PWD/forgetful')|" "$installed/env.sh"
+expect_equal 'one whose launcher ends with 0' 'JobState=PENDING Restarts=1 ExitCode=0' \
+  "$(scripts=$installed && requeued 1 --batch --signal=USR1)"
+
 # Starts by hand.
 start() { # exit code, what is said, launcher and its options
   local code=0
