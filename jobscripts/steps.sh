@@ -69,10 +69,12 @@ train() { # arguments of sluice-run train
 }
 
 requeue() {
-  local job go_on restarts=${SLURM_RESTART_COUNT:-0} # not set at the first start
+  local job state go_on restarts=${SLURM_RESTART_COUNT:-0} # not set at the first start
   job=$(job_name)
   go_on="scontrol requeue $job, or submit it again with the same arguments"
-  if [ "$(squeue --noheader --states=RUNNING --jobs="$job" --format=%T 2>/dev/null)" != RUNNING ]; then
+  # SIGNALING: a node has not yet confirmed the signal that the ranks have obeyed.
+  state=$(squeue --noheader --jobs="$job" --format=%T 2>/dev/null) || true
+  if [ "$state" != RUNNING ] && [ "$state" != SIGNALING ]; then
     say "stopped; Slurm itself has ended or requeued this job. If it is not in the queue: $go_on"
   elif ((restarts >= SLUICE_MAX_RESTARTS)); then
     say "stopped, and not requeued: it was restarted $restarts times (SLUICE_MAX_RESTARTS). To go on: $go_on"

@@ -100,6 +100,13 @@ sed -i "s|^launcher=.*|launcher=('$PWD/forgetful')|" "$installed/env.sh"
 expect_equal 'one whose launcher ends with 0' 'JobState=PENDING Restarts=1 ExitCode=0' \
   "$(scripts=$installed && requeued 1 --batch --signal=USR1)"
 
+# What squeue says while a node has not yet confirmed the signal of a time limit; the job is not among the running ones.
+mkdir -p stub
+printf '%s\n' '#!/bin/sh' 'case "$*" in *--states*) ;; *) echo SIGNALING ;; esac' >stub/squeue
+chmod +x stub/squeue
+expect_equal 'one whose signal is not confirmed' 'JobState=PENDING Restarts=1 ExitCode=0' \
+  "$(PATH=$PWD/stub:$PATH && requeued 1 --signal=TERM)"
+
 # Starts by hand.
 start() { # exit code, what is said, launcher and its options
   local code=0
