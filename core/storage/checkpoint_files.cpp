@@ -35,8 +35,9 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 std::vector<std::int64_t> all_steps(const std::string& checkpoints) {
   std::vector<std::int64_t> steps;
   if (!fs::exists(checkpoints)) return steps;
+  std::error_code unreadable;  // then it is none: a link that leads nowhere, for instance
   for (const auto& entry : fs::directory_iterator(checkpoints))
-    if (const auto step = step_of(entry.path().filename().string()); step && entry.is_directory())
+    if (const auto step = step_of(entry.path().filename().string()); step && entry.is_directory(unreadable))
       steps.push_back(*step);
   std::sort(steps.rbegin(), steps.rend());
   return steps;
@@ -52,6 +53,13 @@ void make_folder(const std::string& folder) {
 
 void remove_manifest(const std::string& folder) {
   if (fs::remove(manifest_path(folder))) sync_folder(folder);
+}
+
+/// `name`, or the first of "name-2", "name-3", ... that is not taken.
+std::string free_name(const std::string& name) {
+  std::string free = name;
+  for (int number = 2; fs::exists(fs::symlink_status(free)); ++number) free = text(name, '-', number);
+  return free;
 }
 
 std::vector<std::byte> bytes_of(const std::string& path, std::int64_t bytes) {
@@ -75,7 +83,7 @@ std::vector<std::int64_t> checkpoint_steps(const std::string& checkpoints) try {
   std::erase_if(steps, [&](std::int64_t step) { return !is_checkpoint(checkpoint_folder(checkpoints, step)); });
   return steps;
 } catch (const fs::filesystem_error& error) {
-  throw bad_input(text(checkpoints, ": cannot be read: ", error.code().message()));
+  throw bad_input(text(error.path1().string(), ": cannot be read: ", error.code().message()));
 }
 
 StateFile write_state(const std::string& folder, const std::string& name, std::span<const std::byte> image) {
@@ -103,6 +111,12 @@ void verify_state(const std::string& folder, const StateFile& file) {
                          hexadecimal(file.checksum), ": it is damaged"));
 }
 
+void require_step(const std::string& folder, const CheckpointManifest& manifest, std::int64_t step) {
+  if (manifest.step != step)
+    throw bad_input(text(manifest_path(folder), ": is of step ", manifest.step, ", expected ", step,
+                         ": the folder was renamed, or holds a copy of another checkpoint"));
+}
+
 bool is_checkpoint(const std::string& folder) { return fs::exists(manifest_path(folder)); }
 
 CheckpointManifest verified_manifest(const std::string& folder) {
@@ -114,7 +128,10 @@ CheckpointManifest verified_manifest(const std::string& folder) {
 std::optional<CheckpointManifest> newest_checkpoint(const std::string& checkpoints,
                                                     const std::function<void(const std::string&)>& pass_over) {
   for (const std::int64_t step : checkpoint_steps(checkpoints)) try {
-      return verified_manifest(checkpoint_folder(checkpoints, step));
+      const std::string folder = checkpoint_folder(checkpoints, step);
+      CheckpointManifest manifest = verified_manifest(folder);
+      require_step(folder, manifest, step);
+      return manifest;
     } catch (const Error& error) {
       pass_over(error.what());
     }
@@ -132,15 +149,26 @@ void prune_checkpoints(const std::string& checkpoints, std::int64_t newest, int 
   });
 }
 
-void remove_later_checkpoints(const std::string& checkpoints, std::int64_t newest) {
+std::vector<std::string> clear_later_checkpoints(const std::string& checkpoints, std::int64_t newest) {
+  std::vector<std::string> aside;
   as_runtime_fault(checkpoints, [&] {
-    for (const std::int64_t step : all_steps(checkpoints))
-      if (step > newest) remove_checkpoint(checkpoint_folder(checkpoints, step));
+    for (const std::int64_t step : all_steps(checkpoints)) {
+      const std::string folder = checkpoint_folder(checkpoints, step);
+      if (step <= newest) continue;
+      if (!is_checkpoint(folder)) {
+        remove_checkpoint(folder);
+        continue;
+      }
+      aside.push_back(free_name(folder + ".passed-over"));
+      fs::rename(folder, aside.back());
+    }
   });
+  return aside;
 }
 
 void remove_checkpoint(const std::string& folder) {
   as_runtime_fault(folder, [&] {
+    if (fs::is_symlink(folder)) fs::remove(folder);  // what it leads to is another's
     if (!fs::is_directory(folder)) return;
     remove_manifest(folder);
     remove_files(folder, [](const std::string&) { return true; });

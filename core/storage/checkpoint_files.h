@@ -100,6 +100,9 @@ void write_manifest(const std::string& folder, const CheckpointManifest& manifes
 /// @throws Error (bad input) naming file, dataset and value; also if a layer is in two files
 [[nodiscard]] CheckpointManifest read_manifest(const std::string& folder);
 
+/// A folder's name says of which step it is. @throws Error (bad input) if its manifest says otherwise
+void require_step(const std::string& folder, const CheckpointManifest& manifest, std::int64_t step);
+
 /// Whether the folder has a manifest.
 [[nodiscard]] bool is_checkpoint(const std::string& folder);
 
@@ -116,13 +119,15 @@ void write_manifest(const std::string& folder, const CheckpointManifest& manifes
 /// @throws Error (runtime fault)
 void prune_checkpoints(const std::string& checkpoints, std::int64_t newest, int keep);
 
-/// Removes what there is of later steps than `newest`: of a course that training left when it went on from an older
-/// checkpoint, or of killed writers. Nobody may be writing.
+/// Makes room for the steps after `newest`: what killed writers left of later ones is removed. Checkpoints that were
+/// passed over are renamed ("step-000000000120.passed-over") and count no more: that one could not be read, for want of
+/// memory or of a newer program, does not mean that it is lost. Nobody may be writing.
+/// @return the new names
 /// @throws Error (runtime fault)
-void remove_later_checkpoints(const std::string& checkpoints, std::int64_t newest);
+[[nodiscard]] std::vector<std::string> clear_later_checkpoints(const std::string& checkpoints, std::int64_t newest);
 
 /// The manifest goes first, so that what a kill leaves is no checkpoint. Nothing happens if there is no such folder.
-/// Files that are not a checkpoint's stay, and the folder with them.
+/// Files that are not a checkpoint's stay, and the folder with them. Of a link to a folder the link alone goes.
 /// @throws Error (runtime fault)
 void remove_checkpoint(const std::string& folder);
 

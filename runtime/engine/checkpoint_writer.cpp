@@ -50,7 +50,8 @@ CheckpointWriter::CheckpointWriter(const Plan& plan, Communicator& comm, Executo
       keep_(keep),
       newest_(newest) {
   on_rank_zero(comm, [&] {
-    remove_later_checkpoints(folder_, newest_);
+    for (const std::string& aside : clear_later_checkpoints(folder_, newest_))
+      log_line(text("what was passed over is ", aside, " now: remove it if it is of no use"));
     prune_checkpoints(folder_, newest_, keep_);
   });
 }

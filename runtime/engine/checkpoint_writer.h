@@ -22,8 +22,8 @@ namespace sluice {
 /// A checkpoint that cannot be written is removed, and rank 0 warns of it; nothing else changes.
 class CheckpointWriter {
  public:
-  /// All must outlive it. What lies in `folder` half written, or is newer than the checkpoint of step `newest` (and
-  /// was passed over), is removed. Collective.
+  /// All must outlive it. What lies in `folder` half written is removed; what is newer than the checkpoint of step
+  /// `newest`, and was passed over, is renamed. Collective.
   /// @param newest  step of the checkpoint that the run goes on from; 0: it begins anew
   /// @throws AgreedError (runtime fault) if `folder` cannot be changed
   CheckpointWriter(const Plan& plan, Communicator& comm, Executor& executor, const StepClock& clock, std::string folder,

@@ -32,7 +32,7 @@ std::vector<std::int64_t> agreed_steps(Communicator& comm, const std::string& ch
 /// What is damaged is found by one of the ranks.
 CheckpointManifest read_and_verify(const std::string& folder, std::int64_t step, Rank rank, int ranks) {
   CheckpointManifest manifest = read_manifest(folder);
-  if (manifest.step != step) throw bad_input(text("its manifest is of step ", manifest.step));
+  require_step(folder, manifest, step);
   for (std::size_t i = static_cast<std::size_t>(rank); i < manifest.files.size(); i += static_cast<std::size_t>(ranks))
     verify_state(folder, manifest.files[i]);
   return manifest;

@@ -343,14 +343,59 @@ TEST(Checkpoint, pruning_keeps_the_newest_and_removes_what_is_no_checkpoint) {
   EXPECT_EQ(checkpoint_steps(checkpoints), (std::vector<std::int64_t>{50, 40}));
 }
 
-TEST(Checkpoint, going_on_from_an_older_one_removes_the_later_ones) {
+TEST(Checkpoint, going_on_from_an_older_one_puts_the_later_ones_aside_and_removes_half_ones) {
   const ScratchFolder scratch;
-  const std::string checkpoints = scratch.path();
-  for (const std::int64_t step : {10, 20, 30}) write_checkpoint(checkpoints, step);
+  const std::string checkpoints = scratch.path(), folder = checkpoint_folder(checkpoints, 30);
+  for (const std::int64_t step : {10, 20}) write_checkpoint(checkpoints, step);
   write_states(checkpoint_folder(checkpoints, 25), 0, first_states());
-  remove_later_checkpoints(checkpoints, 20);
-  EXPECT_EQ(checkpoint_steps(checkpoints), (std::vector<std::int64_t>{20, 10}));
-  EXPECT_EQ(scratch.entries(), 2u);
+  for (const std::string aside : {folder + ".passed-over", folder + ".passed-over-2"}) {
+    const CheckpointManifest manifest = write_checkpoint(checkpoints, 30);
+    EXPECT_EQ(clear_later_checkpoints(checkpoints, 20), std::vector<std::string>{aside});
+    EXPECT_EQ(verified_manifest(aside), manifest);
+    EXPECT_EQ(checkpoint_steps(checkpoints), (std::vector<std::int64_t>{20, 10}));
+  }
+  EXPECT_EQ(scratch.entries(), 4u);
+}
+
+TEST(Checkpoint, of_a_newer_program_is_passed_over_and_says_so) {
+  const ScratchFolder scratch;
+  write_checkpoint(scratch.path(), 1);
+  write_checkpoint(scratch.path(), 2);
+  const std::string newer = checkpoint_folder(scratch.path(), 2) + "/manifest.h5";
+  const hid_t file = H5Fopen(newer.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t version = H5Aopen(file, "schema_version", H5P_DEFAULT);
+  const int value = 99;
+  H5Awrite(version, H5T_NATIVE_INT, &value);
+  H5Aclose(version);
+  H5Fclose(file);
+  const Found found = find_newest(scratch.path());
+  EXPECT_EQ(found.manifest.value().step, 1);
+  EXPECT_NE(found.passed_over.at(0).find(newer + ": schema_version is 99"), std::string::npos);
+}
+
+TEST(Checkpoint, of_another_step_than_its_folder_is_passed_over) {
+  const ScratchFolder scratch;
+  write_checkpoint(scratch.path(), 1);
+  write_checkpoint(scratch.path(), 2);
+  fs::rename(checkpoint_folder(scratch.path(), 2), checkpoint_folder(scratch.path(), 3));
+  const Found found = find_newest(scratch.path());
+  EXPECT_EQ(found.manifest.value().step, 1);
+  EXPECT_NE(found.passed_over.at(0).find("manifest.h5: is of step 2, expected 3"), std::string::npos);
+}
+
+/// Somebody may link to a checkpoint of another run to begin with it.
+TEST(Checkpoint, that_is_a_link_is_used_and_what_it_leads_to_never_removed) {
+  const ScratchFolder scratch;
+  const std::string checkpoints = scratch.file("c"), theirs = checkpoint_folder(scratch.file("theirs"), 5);
+  const CheckpointManifest manifest = write_checkpoint(scratch.file("theirs"), 5);
+  fs::create_directory(checkpoints);
+  fs::create_directory_symlink(theirs, checkpoint_folder(checkpoints, 5));
+  fs::create_directory_symlink(checkpoint_folder(checkpoints, 7), checkpoint_folder(checkpoints, 7));  // in a circle
+  EXPECT_EQ(find_newest(checkpoints).manifest, manifest);
+  write_checkpoint(checkpoints, 6);
+  prune_checkpoints(checkpoints, 6, 1);
+  EXPECT_EQ(checkpoint_steps(checkpoints), std::vector<std::int64_t>{6});
+  EXPECT_EQ(verified_manifest(theirs), manifest);
 }
 
 TEST(Checkpoint, is_written_beside_other_work_with_files) {
