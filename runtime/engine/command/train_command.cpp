@@ -187,14 +187,12 @@ void set_weights(Communicator& comm, Executor& executor, const TrainOptions& opt
   });
 }
 
-/// Two runs must not write checkpoints into one folder. On rank 0; nobody else is in a folder that is not there.
-/// Collective. @throws AgreedError (bad input) if another run does
-std::unique_ptr<FolderLock> lock_checkpoints(Communicator& comm, const std::string& folder) {
-  std::unique_ptr<FolderLock> lock;
+/// Two runs must not write checkpoints into one folder. On rank 0, unless it has the lock; nobody else is in a folder
+/// that is not there. Collective. @throws AgreedError (bad input) if another run does
+void lock_checkpoints(Communicator& comm, const std::string& folder, std::unique_ptr<FolderLock>& lock) {
   on_rank_zero(comm, [&] {
-    if (std::filesystem::is_directory(folder)) lock = std::make_unique<FolderLock>(folder);
+    if (!lock && std::filesystem::is_directory(folder)) lock = std::make_unique<FolderLock>(folder);
   });
-  return lock;
 }
 
 AgreedError stopped(const TrainingSummary& summary, const TrainOptions& options, std::int64_t newest) {
@@ -270,6 +268,8 @@ void train_command(Communicator& world, const Words& words) {
   const Provenance provenance{command_line("sluice-run train", words), resolved_options(*values)};
   const CheckpointManifest conditions = sluice::conditions(options, provenance, plan, *data, *device);
   const Model& model = plan.profile.model;
+  std::unique_ptr<FolderLock> lock;
+  lock_checkpoints(comm, options.checkpoints.folder, lock);  // from now on what is found is the newest
   const std::optional<CheckpointManifest> checkpoint = find_checkpoint(comm, options, conditions, model);
   options.trainer.first_step = checkpoint ? checkpoint->step : 0;
   collectively(comm, [&] {
@@ -279,7 +279,7 @@ void train_command(Communicator& world, const Words& words) {
   });
   set_weights(comm, *executor, options, model, checkpoint);
   if (options.checkpoints.regular()) make_checkpoints_folder(comm, options.checkpoints.folder);
-  const std::unique_ptr<FolderLock> lock = lock_checkpoints(comm, options.checkpoints.folder);
+  lock_checkpoints(comm, options.checkpoints.folder, lock);
   warn_of_other_device(comm, *device, plan.profile, options.threads);
 
   const Prediction predicted = predict_step(plan);

@@ -155,6 +155,38 @@ TEST_F(Checkpoints, warn_of_other_settings_and_of_other_bits) {
       << outcome.err;
 }
 
+TEST_F(Checkpoints, go_on_with_other_micro_batches_of_the_same_product) {
+  train_two_steps();
+  write_plan(file("six.h5"), plan(small_model(2), "gpipe", 1, 2, {{0, 7, 13}, {0, 5, 13}}, 6));
+  const Outcome outcome = train(2, "six.h5", text("--steps 4 --resume", output()));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.times("without a restart: micro-batches 6 (was 3), micro-batch 2 (was 4)"), 1) << outcome.err;
+  const Outcome whole = train(2, "two.h5", text("--steps 4 -o ", file("whole.h5")));
+  const auto loss = [&](const char* name) { return read_results(file(name)).tables.steps.at(3).loss; };
+  EXPECT_NEAR(loss("results.h5"), loss("whole.h5"), 1e-4);
+}
+
+/// Two ranks read the files of four. What is passed over is not lost, but counts no more.
+TEST_F(Checkpoints, that_are_damaged_in_any_file_are_passed_over_and_put_aside) {
+  train_two_steps();
+  const std::string newest = checkpoint_folder(folder(), 2), aside = newest + ".passed-over";
+  std::filesystem::rename(folder(), file("kept"));
+  const std::vector<StateFile> files = read_manifest(checkpoint_folder(file("kept"), 2)).files;
+  ASSERT_EQ(files.size(), 3U) << "one rank has nothing to save";
+  for (const StateFile& damaged : files) {
+    SCOPED_TRACE(damaged.name);
+    std::filesystem::remove_all(folder());
+    std::filesystem::copy(file("kept"), folder(), std::filesystem::copy_options::recursive);
+    std::filesystem::resize_file(newest + "/" + damaged.name, 1000);
+    const Outcome outcome = train(2, "two.h5", text("--steps 3 --resume --checkpoint-every 1 --keep 9", output()));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.times(newest + " is damaged and passed over: " + newest + "/" + damaged.name), 1) << outcome.err;
+    EXPECT_EQ(outcome.times("what was passed over is " + aside), 1) << outcome.err;
+    EXPECT_EQ(checkpoint_steps(folder()).at(0), 3);
+    EXPECT_TRUE(is_checkpoint(aside));
+  }
+}
+
 TEST_F(Checkpoints, begin_anew_where_there_are_none) {
   const Outcome outcome = train(2, "two.h5", text("--steps 1 --resume", output()));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -166,7 +198,9 @@ TEST_F(Checkpoints, are_those_of_one_run_at_a_time) {
   const std::string elsewhere = text("--steps 4 --resume --checkpoints ", folder(), " -o ", file("other.h5"));
   {
     const FolderLock other(folder());
-    expect_refused_resume(train(2, "two.h5", elsewhere), "another run is writing there");
+    const Outcome outcome = train(2, "two.h5", elsewhere);
+    expect_refused_resume(outcome, "another run is writing there");
+    EXPECT_EQ(outcome.times("goes on from"), 0) << "what the other run writes meanwhile would be newer";
     EXPECT_FALSE(std::filesystem::exists(file("other.h5")));
   }
   EXPECT_EQ(train(2, "two.h5", elsewhere).code, 0);

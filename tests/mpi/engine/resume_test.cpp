@@ -194,6 +194,27 @@ TEST_F(Resume, of_an_asynchronous_plan_at_any_of_its_checkpoints) {
     }
 }
 
+/// What an asynchronous run has come to is where all synchronous plans go on alike, and an asynchronous one again.
+TEST_F(Resume, under_synchronous_plans_after_an_asynchronous_one_and_back) {
+  const Plan asynchronous = plan("pipedream", kMicrobatches, shifted(4, 0));
+  const auto until = [](std::int64_t steps) { return TrainerSettings{.steps = steps, .record_every = 100}; };
+  (void)run(asynchronous, until(8), {.every_steps = 8});
+  keep_as("kept");
+  begin_from("kept", 8);
+  (void)run(one_f_one_b(1, 0), until(12), {.every_steps = 12});
+  const TrainingState expected = state();
+  for (const Plan& plan : {one_f_one_b(4, 2), cooperative(3)}) {
+    begin_from("kept", 8);
+    (void)run(plan, until(12), {.every_steps = 12});
+    expect_state(expected);
+  }
+  (void)run(asynchronous, until(20), {.every_steps = 20});
+  if (world_.rank() != 0) return;
+  const RunTables tables = read_results(file("results.h5")).tables;
+  ASSERT_EQ(tables.steps.size(), 12U);
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(tables.steps[i].step, static_cast<std::int64_t>(i) + 8);
+}
+
 /// Neither what is left until an evaluation nor what a checkpoint cuts off is shorter than a drain.
 TEST_F(Resume, of_a_deep_asynchronous_pipeline_keeps_stretches_long) {
   const Plan plan = this->plan("pipedream", 1, shifted(4, 0));
@@ -315,6 +336,16 @@ TEST_F(Resume, follows_checkpoints_by_time) {
     (void)run(plan, settings, {.every_steps = 100});
     expect_state(since(expected, steps.back()));
   }
+}
+
+/// However slow all is: no more of them than the time has room for.
+TEST_F(Resume, has_no_more_checkpoints_by_time_than_are_due) {
+  constexpr double kEvery_s = 0.1;
+  const StepClock clock;
+  (void)run(one_f_one_b(4, 0), {.steps = 400, .evaluate_every = 0, .record_every = 1000},
+            {.every_s = kEvery_s, .keep = 1000});
+  const double took_s = static_cast<double>(clock.now_ns()) * 1e-9;
+  EXPECT_LE(static_cast<double>(steps_of_checkpoints().size()), took_s / kEvery_s + 1) << "with the last";
 }
 
 /// Nobody but one rank has a disk that is full.
