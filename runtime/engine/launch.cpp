@@ -67,6 +67,7 @@ std::vector<std::string> device_list(const std::string& words) {
   std::vector<std::string> devices;
   std::istringstream stream(words);
   for (std::string word; std::getline(stream, word, ',');) {
+    std::erase(word, ' ');
     if (word.empty() || word.front() == '-' || word == "NoDevFiles") break;
     devices.push_back(word);
   }

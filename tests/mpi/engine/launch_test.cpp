@@ -61,6 +61,7 @@ TEST(Resources, hold_the_devices_that_cuda_would_see) {
   EXPECT_EQ(own_resources(environment(step("2,3")), 1).devices, (Words{"2", "3"}));
   EXPECT_EQ(own_resources(environment(step("GPU-a1,-1,3")), 1).devices, Words{"GPU-a1"})
       << "it stops at the invalid one";
+  EXPECT_EQ(own_resources(environment(step("0, 1 ,MIG-5f/1/0")), 1).devices, (Words{"0", "1", "MIG-5f/1/0"}));
   EXPECT_EQ(own_resources(environment(step("NoDevFiles")), 1).devices, Words{});
   EXPECT_EQ(own_resources(environment({{"CUDA_VISIBLE_DEVICES", ""}, {"SLURM_JOB_GPUS", "1"}}), 1).devices, Words{});
   EXPECT_EQ(own_resources(environment({{"SLURM_STEP_GPUS", "1"}, {"SLURM_JOB_GPUS", "0,1"}}), 1).devices, Words{"1"});
