@@ -80,7 +80,10 @@ requeue() {
     say "stopped, and not requeued: it was restarted $restarts times (SLUICE_MAX_RESTARTS). To go on: $go_on"
   else
     say 'stopped on request: back into the queue'
-    scontrol requeue "$job"
-    sleep 60 # Slurm ends this start of the job meanwhile
+    if scontrol requeue "$job"; then
+      sleep 60 # Slurm ends this start of the job meanwhile
+    else # for instance after sbatch --no-requeue
+      say "stopped, and Slurm does not requeue it. To go on: submit it again with the same arguments"
+    fi
   fi
 }

@@ -43,6 +43,12 @@ done
 submit "$scripts/report.sbatch" sweep
 for results in 1-gpipe 2-1f1b; do grep -q "${results#*-}, " sweep/$results.h5.txt || fail "no report of $results"; done
 
+code=0
+on_head SLUICE_BIN="$build/bin" SLUICE_JOBSCRIPTS="$scripts" sbatch --wait --quiet --array=0 --output=element-0.log \
+  --nodes=2 --ntasks-per-node=2 "$scripts/sweep.sbatch" sweep @plans.txt -- "${training[@]}" || code=$?
+expect_equal 'exit code of an element without a plan' 2 "$code"
+grep -q 'there are 2 plans: take --array=1-2' element-0.log || fail "element 0: $(cat element-0.log)"
+
 # What Slurm gave each rank, and what a rank makes of it. No CUDA here: after the devices were chosen it ends with 4.
 job() { # exit code expected, what the log must hold (none: sbatch's error), options of sbatch, --, of the training
   local options=() code=0 expected=$1 words=$2
@@ -72,20 +78,22 @@ until_log_has() { # words
 }
 
 # Told to stop, by the ranks or by the batch shell: back into the queue, unless that happened too often.
-requeued() { # most restarts, what to signal
+requeued() { # most restarts, option of sbatch, what to signal
   local job
   rm -rf sluice-train-*.log stopped.h5*
-  job=$(on_head SLUICE_BIN="$build/bin" SLUICE_JOBSCRIPTS="$scripts" SLUICE_MAX_RESTARTS="$1" sbatch --parsable --nodes=2 \
-    --ntasks-per-node=2 "$scripts/train.sbatch" --plan 1f1b.h5 --data data.h5 --steps 1000000 -o stopped.h5)
+  job=$(on_head SLUICE_BIN="$build/bin" SLUICE_JOBSCRIPTS="$scripts" SLUICE_MAX_RESTARTS="$1" sbatch --parsable "$2" \
+    --nodes=2 --ntasks-per-node=2 "$scripts/train.sbatch" --plan 1f1b.h5 --data data.h5 --steps 1000000 -o stopped.h5)
   until_log_has 'step [0-9]*/'
-  on_head scancel "${@:2}" "$job"
-  until_log_has 'back into the queue\|ended with'
+  on_head scancel "${@:3}" "$job"
+  until_log_has 'JOB REQUEUE\|ended with'
   sleep 1
   on_head scontrol --oneliner show job "$job" | grep -o 'JobState=[A-Z]*\|ExitCode=[0-9]*\|Restarts=[0-9]*' | xargs
   on_head scancel "$job"
 }
-expect_equal 'a job that is stopped' 'JobState=PENDING Restarts=1 ExitCode=0' "$(requeued 1 --signal=TERM)"
-expect_equal 'one that is stopped too often' 'JobState=FAILED Restarts=0 ExitCode=75' "$(requeued 0 --batch --signal=USR1)"
+expect_equal 'a job that is stopped' 'JobState=PENDING Restarts=1 ExitCode=0' "$(requeued 1 --requeue --signal=TERM)"
+expect_equal 'one that may not be requeued' 'JobState=FAILED Restarts=0 ExitCode=75' "$(requeued 1 --no-requeue --signal=TERM)"
+grep -q 'Slurm does not requeue it' sluice-train-*.log || fail "the log: $(cat sluice-train-*.log)"
+expect_equal 'one that is stopped too often' 'JobState=FAILED Restarts=0 ExitCode=75' "$(requeued 0 --requeue --batch --signal=USR1)"
 grep -q 'not requeued: it was restarted 0 times .* scontrol requeue' sluice-train-*.log || fail "the log: $(cat sluice-train-*.log)"
 
 # A launcher that hides the ranks' 75, as Hydra sometimes does if SIGTERM reaches it as well.
@@ -98,14 +106,14 @@ END
 chmod +x forgetful
 sed -i "s|^launcher=.*|launcher=('$PWD/forgetful')|" "$installed/env.sh"
 expect_equal 'one whose launcher ends with 0' 'JobState=PENDING Restarts=1 ExitCode=0' \
-  "$(scripts=$installed && requeued 1 --batch --signal=USR1)"
+  "$(scripts=$installed && requeued 1 --requeue --batch --signal=USR1)"
 
 # What squeue says while a node has not yet confirmed the signal of a time limit; the job is not among the running ones.
 mkdir -p stub
 printf '%s\n' '#!/bin/sh' 'case "$*" in *--states*) ;; *) echo SIGNALING ;; esac' >stub/squeue
 chmod +x stub/squeue
 expect_equal 'one whose signal is not confirmed' 'JobState=PENDING Restarts=1 ExitCode=0' \
-  "$(PATH=$PWD/stub:$PATH && requeued 1 --signal=TERM)"
+  "$(PATH=$PWD/stub:$PATH && requeued 1 --requeue --signal=TERM)"
 
 # Starts by hand.
 start() { # exit code, what is said, launcher and its options
