@@ -71,6 +71,11 @@ TEST_F(Checkpoints, carry_training_over_jobs_of_four_two_and_one_ranks) {
 TEST_F(Checkpoints, of_a_run_that_has_ended_leave_nothing_to_do) {
   const std::string words = text("--steps 5 --evaluate-every 1 --checkpoint-every 5", output(), " --save-weights ");
   const Weights expected = weights_of(train(2, "two.h5", text(words, file("w.h5"))), "w.h5");
+  const CheckpointManifest manifest = read_manifest(checkpoint_folder(folder(), 5));
+  EXPECT_EQ(manifest.epoch, 1) << "that the next step belongs to";
+  EXPECT_EQ(std::tuple(manifest.seed, manifest.samples, manifest.microbatch, manifest.microbatches, manifest.threads,
+                       manifest.ranks, manifest.schedule, manifest.settings.at("momentum")),
+            std::tuple(3, 60, 4, 3, 1, 2, "gpipe", "0.9"));
   const RunTables before = read_results(file("results.h5")).tables;
   const Outcome again = train(2, "two.h5", text(words, file("again.h5"), " --resume"));
   EXPECT_EQ(weights_of(again, "again.h5"), expected);

@@ -285,6 +285,20 @@ TEST_F(Resume, begins_anew_where_there_is_no_whole_checkpoint_yet) {
   EXPECT_FALSE(std::filesystem::exists(file("checkpoints/step-000000000003")));
 }
 
+/// Whoever is killed right after a checkpoint goes on with a record of all steps before it.
+TEST_F(Resume, finds_in_the_record_what_a_checkpoint_stands_for) {
+  after_training_ = [&] {
+    world_.barrier();
+    if (world_.rank() != 0) return;
+    const RunTables tables = read_results(file("results.h5")).tables;
+    EXPECT_EQ(tables.steps.size(), 7U);
+    EXPECT_EQ(tables.ranks.size(), 4 * 7U);
+    EXPECT_EQ(tables.evaluations.size(), 3U);
+  };
+  (void)run(one_f_one_b(4, 0), kTraining, {.every_steps = 7});
+  EXPECT_EQ(steps_of_checkpoints(), std::vector<std::int64_t>{7});
+}
+
 /// Wherever it comes, and although one rank alone is told.
 TEST_F(Resume, after_signals_to_one_rank_is_as_if_nothing_had_happened) {
   const Plan plan = one_f_one_b(4, 2);
