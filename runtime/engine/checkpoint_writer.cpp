@@ -59,15 +59,15 @@ CheckpointWriter::CheckpointWriter(const Plan& plan, Communicator& comm, Executo
 void CheckpointWriter::start(CheckpointManifest manifest) {
   underway_.emplace();
   underway_->begin_ns = clock_.now_ns();
-  const LayerStates states = executor_.state();
-  if (!states.empty()) try {
+  try {
+    if (const LayerStates states = executor_.state(); !states.empty())
       underway_->file = std::async(std::launch::async, [image = state_image(states), name = state_name(comm_.rank()),
                                                         folder = checkpoint_folder(folder_, manifest.step)] {
         return write_state(folder, name, image);
       });
-    } catch (const std::exception& error) {  // no memory for the image, or no thread
-      underway_->failure = error.what();
-    }
+  } catch (const std::exception& error) {  // no memory for the copy, or no thread
+    underway_->failure = error.what();
+  }
   underway_->manifest = std::move(manifest);
   underway_->snapshot_s = seconds(clock_.now_ns() - underway_->begin_ns);
 }
