@@ -87,7 +87,10 @@ class IlpSearch {
       if (best_.price < kUnbounded) mip.columns[at(time)].upper = best_.price / unit_s * (1 - kTolerance);
       const MipResult result = solver_.solve(mip, deadline);
       if (result.status == MipStatus::infeasible) return;
-      if (result.bound > -kUnbounded) part.bound = std::max(part.bound, result.bound * unit_s * (1 - kTolerance));
+      // That there is nothing better is no bound but a proof, which a solver that was stopped has not.
+      if (const double bound = result.bound * unit_s * (1 - kTolerance);
+          result.status != MipStatus::stopped || bound < best_.price * (1 - 2 * kTolerance))
+        part.bound = std::max(part.bound, bound);
       if (!result.values.empty()) consider(works.stages(result.values));
       if (result.status == MipStatus::stopped) {
         best_.timed_out |= deadline_ == kNoDeadline;  // CBC failed, and would again

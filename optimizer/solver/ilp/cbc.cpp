@@ -22,6 +22,8 @@
 namespace sluice {
 namespace {
 
+constexpr double kSurelyInTime = 0.9;  // of CBC's time limit: what it says later may be for want of time
+
 double seconds_until(Deadline deadline) {
   if (deadline == kNoDeadline) return kUnbounded;
   return std::max(0.0, std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count());
@@ -137,10 +139,15 @@ MipResult run_cbc(const Request& request) {
   Cbc_setParameter(model, "timeMode", "elapsed");
   Cbc_setParameter(model, "heuristicsOnOff", "off");  // branching finds plans soon; proofs take half the time
   if (request.seconds[0] < kUnbounded) Cbc_setMaximumSeconds(model, request.seconds[0]);
+  const auto begin = std::chrono::steady_clock::now();
   Cbc_solve(model);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
 
-  if (Cbc_isProvenInfeasible(model)) return {.status = MipStatus::infeasible, .values = {}, .bound = kUnbounded};
+  // Stopped by its limit within its preprocessing or first relaxation, CBC calls the program infeasible.
+  const bool in_time = taken.count() < kSurelyInTime * request.seconds[0];
   MipResult result;
+  if (Cbc_isProvenInfeasible(model))
+    return in_time ? MipResult{.status = MipStatus::infeasible, .values = {}, .bound = kUnbounded} : result;
   if (Cbc_isAbandoned(model)) return result;
   result.bound = Cbc_getBestPossibleObjValue(model);
   if (const double* best = Cbc_bestSolution(model)) result.values.assign(best, best + request.cost.size());

@@ -132,23 +132,43 @@ TEST(Ilp, agrees_with_the_dynamic_program_on_up_to_12_layers_and_4_ranks) {
   }
 }
 
-TEST(Ilp, comes_back_at_the_deadline_with_the_seed_and_a_bound) {
+/// Too large to be solved in seconds, and what to begin with: all on one rank.
+struct Endless {
   OwnedProblem owned = uniform_problem(1, 60, 12);
-  owned.space.cuts = Cuts::independent;
-  for (Rank rank = 0; rank < 12; ++rank) owned.cluster.ranks[at(rank)].node = rank / 4;
-  owned.cluster.node_names = {"a", "b", "c"};
-  owned.cluster = with_unlimited_memory(owned.cluster);
-  Stage forward{Work::forward, 0, {}, {0}}, backward{Work::backward, 0, {}, {0}};
-  for (LayerId layer = 0; layer < 60; ++layer) forward.layers.push_back(layer);
-  backward.layers = forward.layers;
-  const std::vector<Stage> seed{forward, backward};
-  const Solution solution =
-      solve_ilp(owned.problem(), seed, 0, std::chrono::steady_clock::now() + std::chrono::milliseconds(1500));
+  std::vector<Stage> seed{{Work::forward, 0, {}, {0}}, {Work::backward, 0, {}, {0}}};
+
+  Endless() {
+    owned.space.cuts = Cuts::independent;
+    for (Rank rank = 0; rank < 12; ++rank) owned.cluster.ranks[at(rank)].node = rank / 4;
+    owned.cluster.node_names = {"a", "b", "c"};
+    owned.cluster = with_unlimited_memory(owned.cluster);
+    for (LayerId layer = 0; layer < 60; ++layer)
+      for (Stage& stage : seed) stage.layers.push_back(layer);
+  }
+
+  [[nodiscard]] Solution solve(int milliseconds) const {
+    return solve_ilp(owned.problem(), seed, 0,
+                     std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds));
+  }
+};
+
+TEST(Ilp, comes_back_at_the_deadline_with_the_seed_and_a_bound) {
+  const Endless endless;
+  const Solution solution = endless.solve(1500);
   EXPECT_TRUE(solution.timed_out);
   EXPECT_TRUE(solution.found());
-  EXPECT_LE(solution.price, price_of(owned.problem(), seed));
+  EXPECT_LE(solution.price, price_of(endless.owned.problem(), endless.seed));
   EXPECT_GT(solution.lower_bound, 0);
   EXPECT_LE(solution.lower_bound, solution.price);
+}
+
+/// CBC calls a program infeasible if its time runs out within certain steps: on one machine some 20 ms of these.
+TEST(Ilp, does_not_take_the_want_of_time_for_a_proof) {
+  const Endless endless;
+  for (const int milliseconds : {300, 600, 940, 976, 980, 988, 996, 1012}) {
+    const Solution solution = endless.solve(milliseconds);
+    EXPECT_TRUE(solution.timed_out) << milliseconds << " ms: " << solution.price << ", " << solution.lower_bound;
+  }
 }
 
 TEST(Ilp, proves_a_seed_that_meets_the_bound_without_searching) {
