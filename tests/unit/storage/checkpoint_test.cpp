@@ -348,7 +348,7 @@ TEST(Checkpoint, going_on_from_an_older_one_puts_the_later_ones_aside_and_remove
   const std::string checkpoints = scratch.path(), folder = checkpoint_folder(checkpoints, 30);
   for (const std::int64_t step : {10, 20}) write_checkpoint(checkpoints, step);
   write_states(checkpoint_folder(checkpoints, 25), 0, first_states());
-  for (const std::string aside : {folder + ".passed-over", folder + ".passed-over-2"}) {
+  for (const std::string& aside : {folder + ".passed-over", folder + ".passed-over-2"}) {
     const CheckpointManifest manifest = write_checkpoint(checkpoints, 30);
     EXPECT_EQ(clear_later_checkpoints(checkpoints, 20), std::vector<std::string>{aside});
     EXPECT_EQ(verified_manifest(aside), manifest);
